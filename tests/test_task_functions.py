@@ -138,7 +138,7 @@ def test_one_answer_is_the_whole_completion_to_the_prompt_as_it_is(mine):
     x = task.instance(0)
     assert task.prompt(x, 1).messages == ({"role": "user", "content": x.prompt},)
     (judged,) = judge(task, [(x, "\n<answer_1>2</answer_1> ", 1)])
-    assert judged.rewards.tolist() == [[1, 1 / 23]]
+    assert judged.rewards.tolist() == [[1, 1 / 25]]  # 24 characters, with the two blanks
 
 
 PARTS = [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]
@@ -196,6 +196,59 @@ def test_a_run_and_a_script_of_trl_ask_and_score_alike(mine, m, chat):
     R = np.array([judge(task, [(x, t, m)])[0].rewards for t in texts])
     expected = vpo.exact_set_reward(R) if m > 1 else R.mean(-1)[:, 0]
     assert np.allclose(found, expected) and len(set(found)) > 1
+
+
+def runs(prompts, completions, want, **columns):
+    """1 where the prompt's function, completed, returns what is wanted, as HumanEval tests it."""
+
+    def returned(program):
+        names = {}
+        try:
+            exec(program, names)
+            return names["f"]()
+        except Exception:
+            return None
+
+    return [float(returned(p + c) == w) for p, c, w in zip(prompts, completions, want, strict=True)]
+
+
+HEAD = 'def f():\n    """Return six."""\n'
+BODY = "    six = 6\n    return six\n"
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_code_that_completes_a_prompt_keeps_its_indentation(mine, m, monkeypatch):
+    """With and without the blanks and line ends of the form, natively, on TRL and on veRL's own
+    rewards. Without its first four blanks the code is no Python.
+    """
+    trl = pytest.importorskip("vpo_lite.integrations.trl")
+    monkeypatch.setattr("my_rewards.runs", runs, raising=False)
+    task = mine([{"prompt": HEAD, "want": 6}] * 2, "my_rewards:runs")
+    text = BODY
+    if m > 1:
+        text = (
+            f"<answer_1>{BODY}</answer_1><answer_2>\n{BODY}</answer_2><answer_3> {BODY} </answer_3>"
+        )
+    (judged,) = judge(task, [(task.instance(0), text, m)])
+    assert judged.rewards.tolist() == [[1.0]] * m and judged.solved.all()
+    method = "vpo" if m > 1 else "grpo"
+    reward = trl.SetReward.of_functions([runs], answers=m, method=method)
+    row = reward.ask({"prompt": HEAD})
+    assert reward([row["prompt"]], [text], want=[6]) == [1.0]
+    assert reward([row["prompt"]], [text.replace("    six", "six")], want=[6]) == [0.0]
+
+
+def test_blanks_around_an_answer_make_no_other_answer(mine):
+    """Blanks alone are no answer; 2 with blanks is a repeat of 2; inner blanks count."""
+    text = "<answer_1> 2 </answer_1><answer_2>\n2\t</answer_2><answer_3> \n </answer_3>"
+    for task in (mine(), OfFunctions([lambda completions, **_: [1.0] * len(completions)])):
+        x = task.instance(0) if isinstance(task, FunctionsTask) else Asked("Why?")
+        (found,) = read_answers(task, [x], [[text + "<answer_4>2  2</answer_4>"]], 4)
+        assert found.answers == [["2", "\n2\t", None, "2  2"]]
+        assert found.repeats.tolist() == [[False, True, False, False]]
+        assert task.parse(x, " \n", 1) == [None] and task.parse(x, " 2\n", 1) == [" 2\n"]
+    (by_vector,) = read_answers(mine(repeats="vector"), [mine().instance(0)], [[text]], 3)
+    assert by_vector.repeats.tolist() == [[False, False, False]]  # brief counts the blanks
 
 
 def test_columns_are_handed_over_and_a_missing_one_is_none(mine):

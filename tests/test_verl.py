@@ -437,6 +437,10 @@ def test_own_rewards_are_asked_for_one_answer_at_a_time():
     task = OwnScores(lambda solution_str, **_: {"a": len(solution_str), "b": 0.5}, ["b", "a"])
     row = {"data_source": "x", "reward_model": {"ground_truth": "4"}}
     assert task.parse(row, "<answer_2> hi </answer_2>", 3) == [None, "hi", None]
+    code = "    return 4\n"  # after a prompt that ends inside of a function
+    assert task.parse(row, code, 1) == [code] and task.parse(row, " \n", 1) == [None]
+    assert task.parse(row, f"<answer_1>{code}</answer_1>", 2) == [code, None]
+    assert task.same_effect(row, " hi\n") == task.same_effect(row, "hi")
     assert [r.tolist() for r in task.score([row, row], [["hi", "you"], []])] == [
         [[0.5, 2.0], [0.5, 3.0]],
         [],

@@ -33,7 +33,7 @@ from ..checks import check_finite, shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
 from ..tasks.registry import make_task
-from ..tasks.wording import begun_in_thought, ends_in_thought
+from ..tasks.wording import begun_in_thought, ends_in_thought, read_with_blanks
 from ..training.contract import check_seeds, early_problems, objectives_of
 from ..training.watch import Watch
 from .rewards import RolloutReward
@@ -220,6 +220,12 @@ class OwnScores(Task):
 
     def worst(self, instance) -> np.ndarray:
         return self.lowest
+
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        return read_with_blanks(text, m, self.tag)
+
+    def same_effect(self, instance, answer: str) -> str:
+        return answer.strip()
 
     def score(self, instances, answers) -> list[np.ndarray]:
         rows = zip(instances, answers, strict=True)

@@ -24,7 +24,7 @@ def many_divisors(completions, limit, **columns):
 
 def _numbers(completions, limits):
     return [
-        int(text) if text in map(str, range(1, most + 1)) else None
+        int(text) if text.strip() in map(str, range(1, most + 1)) else None
         for text, most in zip(completions, limits, strict=True)
     ]
 

@@ -24,7 +24,7 @@ from .numbered_prompts import asking
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row
-from .wording import weighed
+from .wording import read_with_blanks, weighed
 
 EXAMPLE_REWARDS = "vpo_lite.tasks.example_rewards"
 EXAMPLE = f"{EXAMPLE_REWARDS}:small,many_divisors"  # for the rows that ship
@@ -88,7 +88,6 @@ class ByFunctions(Task):
     """
 
     tagged_alone = False
-    parse = Task.parse  # not as the paper's records are read
 
     def use(self, functions: RewardFunctions, w_star) -> None:
         """Score with these functions. w_star: (d,), or None for equal weights."""
@@ -131,6 +130,15 @@ class ByFunctions(Task):
         if isinstance(asked, str):
             return Prompt.words(asked)
         return Prompt(messages=tuple({k: t[k] for k in ("role", "content")} for t in asked))
+
+    def parse(self, instance, text: str, m: int) -> list[str | None]:
+        """As functions see them: with their blanks, as TRL hands over a completion."""
+        return read_with_blanks(text, m, self.tag)
+
+    def effect(self, instance, answer: str) -> str:
+        return answer.strip()
+
+    same_effect = effect
 
     # --- scoring ----------------------------------------------------------------------------------
 
@@ -183,7 +191,7 @@ class FunctionsTask(ByFunctions, RecordTask):
 
     A completion holds m answers, each between its ``<answer_i>`` and ``</answer_i>``; the prompt
     then asks for that form in its last lines. With m = 1 the prompt stays as it is, and the whole
-    completion, without blanks around it, is the answer. A prompt that is a text is asked as one
+    completion, with its blanks, is the answer. A prompt that is a text is asked as one
     message of the user.
 
     Without ``data`` and ``reward_funcs`` a few rows and two functions of ours serve for a first
@@ -203,6 +211,7 @@ class FunctionsTask(ByFunctions, RecordTask):
     about = "rows of a file, scored by reward functions of yours"
     tag = "answer"
     row = FunctionsRow
+    same_effect = RecordTask.same_effect  # it knows of the option repeats
     options = (
         Option(
             "reward_funcs",

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from ..checks import check_whole
 
+_OF_FORM = re.compile(r"\A (.+) \Z", re.DOTALL)  # an answer between the blanks of the form
+
 
 def numbered_form(m: int, tag: str) -> str:
     """How m answers are to be written. Raises ValueError for m < 1.
@@ -41,6 +43,21 @@ def read_numbered(text: str, m: int, tag: str) -> list[str | None]:
     for match in re.finditer(_whole(tag, number), without_thoughts(text, tag), re.DOTALL):
         found.setdefault(int(match[1]), match[2])
     return [found.get(i) for i in range(1, m + 1)]
+
+
+def read_with_blanks(text: str, m: int, tag: str) -> list[str | None]:
+    """The m answers in a completion as they stand; None where one is missing or blank.
+
+    A single answer (m = 1) is the whole completion. Of several, each stands between its tags: one
+    blank after the opening and one before the closing belong to the form, where both are there.
+
+    >>> read_with_blanks("<a_1> 4 </a_1> <a_2>    return 4</a_2> <a_3>  </a_3>", 3, "a")
+    ['4', '    return 4', None]
+    """
+    bodies = [text]
+    if m > 1:
+        bodies = [_OF_FORM.sub(r"\1", body or "") for body in read_numbered(text, m, tag)]
+    return [body if body.strip() else None for body in bodies]
 
 
 def between(text: str, tag: str) -> str | None:
