@@ -1,6 +1,7 @@
 """Records from a file: read, counted, split, asked for, scored and trained on."""
 
 import copy
+import gzip
 import json
 import pickle
 import random
@@ -391,8 +392,8 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     assert main(["data", "check", str(path), "--task", "hops"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 2 questions (2 hops: 2)",
-        "2 dropped: it is marked as not answerable (first: line 2)",
-        "1 dropped: its answer is empty (first: line 5)",
+        "2 dropped: it is marked as not answerable (line 2, 4)",
+        "1 dropped: its answer is empty (line 5)",
     ]
     assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
     counts = json.loads(capsys.readouterr().out)
@@ -400,12 +401,48 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
         "records": 2,
         "kinds": {"2 hops": 2},
         "dropped": {"it is marked as not answerable": 2, "its answer is empty": 1},
+        "dropped_lines": {"it is marked as not answerable": [2, 4], "its answer is empty": [5]},
         "damaged": 0,
         "repeated": 0,
         "held_out_seen": 0,
         "columns": {},
         "first_damaged": None,
     }
+
+
+def test_data_check_lists_the_first_dropped_lines_and_counts_the_rest(file, capsys):
+    good = json.loads(EXAMPLE["hops"][0])
+    lost = json.dumps(good | {"answerable": False})
+    path = file(json.dumps(good), *[lost] * 7)
+    assert main(["data", "check", str(path), "--task", "hops"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "7 dropped: it is marked as not answerable (line 2, 3, 4, 5, 6 and 2 more; --json lists "
+        "all)"
+    )
+    assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
+    (lines,) = json.loads(capsys.readouterr().out)["dropped_lines"].values()
+    assert lines == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_files_in_another_form_are_named_with_the_cure(file, tmp_path, capsys):
+    task = on_records("hops")()
+    text = "\n".join(EXAMPLE["hops"]).encode()
+    surrogate = EXAMPLE["hops"][0].replace("Where", "Where \\ud83d").encode()
+    for content, said in (
+        (gzip.compress(text), ": is compressed with gzip; unpack the file with gunzip"),
+        (b"PAR1" + bytes(9), ": is parquet; give the file a name that ends in .parquet"),
+    ):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(content)
+        with pytest.raises(DamagedError, match=re.escape(f"{path}{said}")):
+            task.load(path)
+    path.write_bytes(surrogate + b"\n" + text)
+    assert task.load(path).damaged == {
+        0: f"{path}, line 1: no JSON: a lone surrogate; it is half of a character, such as "
+        "\\ud83d alone; remove it"
+    }
+    with pytest.raises(DamagedError, match=r"a folder\); join its shards in one file"):
+        task.load(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from vpo_lite.files import DamagedError
 from vpo_lite.tasks.call_records import (
     Call,
     CallRecords,
@@ -309,7 +310,6 @@ ROW = {
     [
         ([], None, "its last turn is not the user's"),
         ([{"role": "system", "content": "x"}], None, "its last turn is not the user's"),
-        (None, "<tool_call> a(1) </tool_call>", "its calls cannot be read"),
         (None, "<think> hm </think>", "it has neither calls nor a reply"),
         (None, "<response> </response>", "it has neither calls nor a reply"),
     ],
@@ -322,3 +322,50 @@ def test_rows_that_are_dropped(prompt, truth, why):
     with pytest.raises(Dropped, match=why):
         CallRecords().record(CallRecords.row.model_validate(row))
     assert CallRecords().record(CallRecords.row.model_validate(ROW)).calls == (Call("a", {}),)
+
+
+GOOD = '{"name": "a", "parameters": {"x": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("a(1)", "'a(1)' in <tool_call> is no call"),
+        (f"{GOOD}; {GOOD}", f"{'; ' + GOOD!r} in <tool_call> is no call"),
+        ('{"name": "a", "parameters": {"x": True}}', "in <tool_call> is no call"),
+        (f"{GOOD} and more", "'and more' in <tool_call> is no call"),
+        (f"[{GOOD}] and more", "'and more' in <tool_call> is no call"),
+        ("[1]", "1 in <tool_call> is no call"),
+        ('{"name": "a", "arguments": "{\\"x\\": 1}"}', "has no object of parameters"),
+        ('{"name": "a", "args": {"x": 1}}', "has no object of parameters"),
+        ('{"type": "function", "function": {"name": "a", "arguments": {}}}', "has no name"),
+        ('{"tool": "a", "parameters": {}}', "has no name"),
+        ('{"name": " ", "parameters": {}}', "has no name"),
+        (f"{GOOD}</tool_call><tool_call>{GOOD}", "follows the first one, which holds all calls"),
+    ],
+)
+def test_a_records_own_calls_that_are_half_readable_are_damaged(body, said, tmp_path):
+    """They would become the truth. In a model's answer the same text keeps its lenient reading."""
+    row = ROW | {"reward_model": {"ground_truth": f"<tool_call> {body} </tool_call>"}}
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(ROW)}\n{json.dumps(row)}\n")
+    loaded = CallRecords().load(path)
+    assert (list(loaded.records), list(loaded.damaged), loaded.dropped) == ([0], [1], {})
+    message = loaded.damaged[1]
+    assert message.startswith(f"{path}, line 2: reward_model.ground_truth: ") and said in message
+    assert message.endswith('json.dumps({"name": text, "parameters": object})')
+
+
+@pytest.mark.parametrize(
+    "body", [GOOD, f"{GOOD}\n{GOOD}", f"{GOOD}, {GOOD},", f"[{GOOD}]", '{"name": "a"}']
+)
+def test_a_records_own_calls_in_the_forms_of_toolrl_are_read(body):
+    row = ROW | {"reward_model": {"ground_truth": f"<tool_call>\n{body}\n</tool_call>"}}
+    calls = CallRecords().record(CallRecords.row.model_validate(row)).calls
+    assert calls == read_calls(body) and len(calls) == body.count("name")
+
+
+def test_calls_that_are_not_closed_are_damaged():
+    row = ROW | {"reward_model": {"ground_truth": f"<tool_call> {GOOD}"}}
+    with pytest.raises(DamagedError, match="is not closed by </tool_call>"):
+        CallRecords().record(CallRecords.row.model_validate(row))

@@ -1038,6 +1038,49 @@ def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
     assert len(loaded.records) == 2 * len(SUMS) and not loaded.damaged
 
 
+CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"role": "assistant", "content": None}, "has content None in message 2: write what it"),
+        ({"role": "user", "content": [{"type": "text"}]}, "has content [{'type': 'text'}] in me"),
+        ({"role": 3, "content": "b"}, "has role 3 in message 2: write what it holds as one text"),
+        ({"role": "tool", "content": "4"}, "not with message 2 of role 'tool': write what it says"),
+        ({"content": "b"}, "has {'content': 'b'} as message 2: expected {"),
+        (["b"], "has ['b'] as message 2: expected {"),
+    ],
+)
+def test_a_message_that_no_request_can_hold_is_named(mine, second, said):
+    first = {"role": "user", "content": "a"}
+    task = mine([{"prompt": [first]}, {"prompt": [first, second]}])
+    loaded = task.load(task.path)
+    assert (list(loaded.records), list(loaded.damaged)) == ([0], [1])
+    assert ", line 2: field prompt " in loaded.damaged[1] and said in loaded.damaged[1]
+
+
+def test_keys_of_messages_that_no_request_holds_are_told_once(mine, command, capsys):
+    """A null is none: parquet writes it for the messages that lack a key."""
+    called = [
+        {"role": "user", "content": "a", "name": None},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "user", "content": "b", "name": "Ann"},
+    ]
+    plain = [{"role": "user", "content": "a", "name": None}]
+    task = mine([{"prompt": plain, "total": i} for i in range(11)] + [{"prompt": called}])
+    (said,) = task.told("functions")
+    assert said == (
+        f"1 of 12 rows of {task.path} have messages with tool_calls, name (first: line 12): a "
+        "request holds role and content alone; write into the content what the policy is to read"
+    )
+    assert main(["data", "check", task.path, "--task", "functions"]) == 0
+    assert capsys.readouterr().out.splitlines().count(said) == 1
+    assert [sorted(t) for t in task.prompt(task.load(task.path).at(11), 1).messages] == [
+        ["content", "role"]
+    ] * 3
+
+
 def test_a_score_that_fails_names_the_lines(mine, capsys, monkeypatch):
     """Rows 0 to 9; brief gives None, which is the worst, to what holds a question mark."""
     monkeypatch.setattr(records, "TOGETHER", 2)

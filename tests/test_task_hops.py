@@ -1,11 +1,13 @@
 """Questions of several steps: every rule of the scorer against vectors worked by hand."""
 
+import json
 import random
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from vpo_lite.files import DamagedError
 from vpo_lite.tasks.hop_records import HopRecords, Question
 from vpo_lite.tasks.matching import multiset_f1, normalised, token_f1
 from vpo_lite.tasks.records import Dropped
@@ -170,17 +172,11 @@ ROW = {
     ("changed", "why"),
     [
         ({"answerable": False}, "it is marked as not answerable"),
-        ({"question_decomposition": []}, "it has no steps"),
         (
             {"question_decomposition": [{"paragraph_support_idx": None}]},
             "a step names no paragraph",
         ),
         ({"question_decomposition": [{}]}, "a step names no paragraph"),
-        (
-            {"question_decomposition": [{"paragraph_support_idx": 3}]},
-            "a step names paragraph 3, which is not there",
-        ),
-        ({"paragraphs": ROW["paragraphs"] * 2}, "two paragraphs have the same number"),
         ({"answer": " "}, "its answer is empty"),
         ({"question": " "}, "its question is empty"),
     ],
@@ -190,6 +186,31 @@ def test_rows_that_are_dropped(changed, why):
         HopRecords().record(HopRecords.row.model_validate(ROW | changed))
     for null in ({}, {"answerable": None}):  # parquet writes it for a field that is not there
         assert HopRecords().record(HopRecords.row.model_validate(ROW | null)).support == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"question_decomposition": []}, "question_decomposition: 0 steps; 1 to 4 can be scored"),
+        (
+            {"question_decomposition": [{"paragraph_support_idx": 0}] * 5},
+            "question_decomposition: 5 steps; 1 to 4 can be scored, so leave this record out",
+        ),
+        (
+            {"question_decomposition": [{"paragraph_support_idx": 3}]},
+            "paragraph_support_idx = 3, and no paragraph has this idx; there are [0, 1, 2]",
+        ),
+        ({"paragraphs": ROW["paragraphs"] * 2}, "paragraphs: idx 0 is there twice"),
+    ],
+)
+def test_what_is_no_record_of_musique_is_damaged(changed, why, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(ROW)}\n{json.dumps(ROW | changed)}\n")
+    loaded = HopRecords().load(path)
+    assert (list(loaded.records), list(loaded.damaged), loaded.dropped) == ([0], [1], {})
+    assert loaded.damaged[1].startswith(f"{path}, line 2: ") and why in loaded.damaged[1]
+    with pytest.raises(DamagedError, match="line 2"):
+        loaded.usable()
 
 
 # --- the F1 of words, and what is dropped from a text ---------------------------------------------

@@ -31,6 +31,9 @@ def as_tests(*tests, kind="stdin"):
     return json.dumps([{"input": a, "output": b, "testtype": kind} for a, b in tests])
 
 
+MIXED = f"{as_tests(('1', '2'))[:-1]}, {as_tests(('1', '2'), kind='functional')[1:]}"
+
+
 def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data)).decode()
 
@@ -124,13 +127,23 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
         row(packed(b"no pickle")),
     )
     assert list(found.records) == [*range(8)] and len(set(found.records.values())) == 1
+    assert list(found.dropped) == [*range(8, 15), 17, 19]
     why = list(found.dropped.values())
     assert all("a pickle that holds more than a text" in w for w in why[:7])
-    assert why[7] == why[8] == "its private tests are neither JSON nor base64 of zlib"
-    assert "more than 1,000,000 bytes" in why[9] and "input is missing" in why[10]
-    assert "neither all 'stdin' nor all 'functional'" in why[11]
-    assert why[12] == why[13] == "its private tests are cut off, or empty"
-    assert why[14] == "its private tests are neither JSON nor a pickle that can be read"
+    assert "more than 1,000,000 bytes" in why[7] and why[8] == "it has no private tests"
+    assert list(found.damaged) == [15, 16, 18, 20, 21, 22]
+    for (line, said), words in zip(
+        found.damaged.items(),
+        (
+            *["neither JSON nor base64 of zlib, "] * 2,
+            "field 0.input is missing; ",
+            *["cut off, or empty; "] * 2,
+            "neither JSON nor a readable pickle; ",
+        ),
+        strict=True,
+    ):
+        assert f", line {line + 1}: private_test_cases: {words}" in said
+        assert said.endswith("with json.dumps")
     assert not (tmp_path / "read").exists()
 
 
@@ -138,11 +151,7 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
     ("changes", "why"),
     [
         ({"question_content": " "}, "no statement"),
-        ({"metadata": None}, "names no function (None)"),
-        ({"metadata": "{"}, "its metadata: no JSON"),
-        ({"metadata": '{"func_name": "a.b"}'}, "names no function ('a.b')"),
-        ({"metadata": '{"func_name": "import"}'}, "names no function ('import')"),
-        ({"private_test_cases": as_tests(("1", "2"), kind="other")}, "neither all"),
+        ({"private_test_cases": MIXED}, "its tests are neither all 'stdin' nor all 'functional'"),
         ({"private_test_cases": as_tests(("1", "x"), kind="functional")}, "is no JSON"),
         ({"private_test_cases": as_tests(("1\nx", "2"), kind="functional")}, "is no JSON"),
         ({"private_test_cases": as_tests(("x" * 8192, "y"))}, "no test of at most 8,192"),
@@ -150,6 +159,28 @@ def test_private_tests_are_read_from_json_and_from_zlib_and_never_unpickled(
 )
 def test_rows_of_which_no_problem_can_be_made_say_why(loaded, changes, why):
     assert why in loaded(ROW | changes).dropped[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"metadata": None}, "metadata: names no function, None; for functional tests write "),
+        ({"metadata": "f"}, "metadata: no JSON"),
+        ({"metadata": '{"func_name": "a.b"}'}, "metadata: names no function, "),
+        ({"metadata": '{"func_name": "import"}'}, "metadata: names no function, "),
+        ({"metadata": {"func_name": "f"}}, "field metadata should be a JSON text: write it with "),
+        ({"private_test_cases": as_tests(("1", "2"), kind="other")}, "testtype 'other'; write a "),
+        ({"private_test_cases": '[{"input": "1", "output": "2"}]'}, "0.testtype is missing"),
+        ({"private_test_cases": '{"input": ["1"]}'}, "private_test_cases: a JSON object; write a "),
+        ({"private_test_cases": []}, "field private_test_cases should be a JSON text: write it "),
+    ],
+)
+def test_mistakes_of_a_conversion_are_damaged(loaded, changes, said):
+    """They were dropped, and training went on with the other half of the file."""
+    found = loaded(ROW, ROW | changes)
+    assert (list(found.records), list(found.damaged), found.dropped) == ([0], [1], {})
+    assert "rows.jsonl, line 2: " in found.damaged[1] and said in found.damaged[1]
+    assert "json.dumps" in found.damaged[1]
 
 
 # --- sets -----------------------------------------------------------------------------------------

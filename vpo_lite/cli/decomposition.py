@@ -9,6 +9,7 @@ from ..checks import printable, told_of
 from ..markup import count, in_lines
 from ..messages import shown_path
 from ..options import numbers_of
+from ..tasks.records import RecordTask
 from .flags import (
     OF_A_PAGE,
     Wrong,
@@ -183,6 +184,8 @@ def _of_a_task(options) -> int:
         more.append(f"{warning_of_worst(task, below)}.")
     if front and front["above"]:
         more.append(f"{warning_of_front(task, front['above'])}.")
+    if isinstance(task, RecordTask):
+        more += task.told(config.task)
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
         more.append(f"{none}.")

@@ -18,6 +18,7 @@ from .flags import (
     progress,
     requests,
 )
+from .told import tell_of_records
 
 
 def _verl_flags(made, arguments) -> None:
@@ -59,6 +60,7 @@ def _verl(options) -> int:
                 estimator=options.estimator,
                 tell=tell,
             )
+    tell_of_records(config.make_task(), config.task)
     listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")
     print("README.md there says how to go on")

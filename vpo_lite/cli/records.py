@@ -14,8 +14,9 @@ from ..files import DamagedError
 from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
+from ..tasks.loaded import parted
 from ..tasks.modes import TaskInModes
-from ..tasks.records import RecordTask, on_records, parted
+from ..tasks.records import RecordTask, on_records
 from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
 from .flags import (
@@ -33,6 +34,7 @@ from .flags import (
 
 TOGETHER = 256  # texts that are scored in one call
 SHOWN = 3  # damaged lines
+LISTED = 5  # dropped lines of one reason
 BAR = dict(unit="record", delay=2, leave=False)
 TASK = "task that reads the records; with it, --help lists the options of the task"
 
@@ -86,7 +88,8 @@ def check_data(options) -> int:
     counts = {
         "records": len(loaded.records),
         "kinds": dict(sorted(kinds.items())),
-        "dropped": dict(Counter(loaded.dropped.values()).most_common()),
+        "dropped": {why: len(lines) for why, lines in loaded.reasons().items()},
+        "dropped_lines": {w: [i + 1 for i in lines] for w, lines in loaded.reasons().items()},
         "damaged": len(loaded.damaged),
         "repeated": len(repeated),
         "held_out_seen": len(seen),
@@ -126,9 +129,9 @@ def _told(
             f"{counts['mean_request_tokens']:,} on average; up to {counts['new_tokens']:,} "
             "follow, unless the run names max_new_tokens"
         )
-    for why, n in counts["dropped"].items():
-        first = next(line for line, reason in loaded.dropped.items() if reason == why)
-        yield f"{n:,} dropped: {why} (first: {named(first)})"
+    for why, lines in loaded.reasons().items():
+        yield f"{len(lines):,} dropped: {why} ({_listed(named, lines)})"
+    yield from task.remarks(loaded)
     if repeated:
         yield f"{len(repeated):,} ask the same as an earlier one (first: {named(repeated[0])})"
     if seen:
@@ -152,6 +155,17 @@ def _told(
         yield f"damaged: {message}"
     if loaded.damaged:
         yield f"{len(loaded.damaged):,} damaged in all: no run can use this file"
+
+
+def _listed(named, lines: list[int]) -> str:
+    """The first lines by their numbers, and how many more there are.
+
+    >>> _listed(lambda i: f"line {i + 1}", [*range(9)])
+    'line 1, 2, 3, 4, 5 and 4 more; --json lists all'
+    """
+    first, *others = lines[:LISTED]
+    more = f" and {len(lines) - LISTED:,} more; --json lists all" if len(lines) > LISTED else ""
+    return ", ".join([named(first), *(str(i + 1) for i in others)]) + more
 
 
 def _repeated(task, records: dict) -> tuple[list[int], list[int]]:

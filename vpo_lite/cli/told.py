@@ -81,6 +81,12 @@ def warn_of_length(run) -> None:
         )
 
 
+def tell_of_records(task, name: str) -> None:
+    """Say what a task on records leaves out of its files. name: as in ``--task``."""
+    for said in task.told(name) if isinstance(task, RecordTask) else ():
+        note(said)
+
+
 def warn_of_held_out(run) -> None:
     """Warn of held-out problems that are trained on, too."""
     task, config = run.learner.task, run.config

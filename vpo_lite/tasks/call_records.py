@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import shown
+from ..files import DamagedError
 from .base import Option, Prompt
 from .matching import multiset_f1, normalised, token_f1
 from .records import RECORD_OPTIONS, Dropped, RecordTask
@@ -20,6 +22,7 @@ from .wording import between
 
 DEEPEST = 100  # lists and objects in each other; deeper JSON is broken JSON here
 _DECODER, _BETWEEN = json.JSONDecoder(), re.compile(r"[ \t\r\n,]*")
+CURE = 'write each call on a line of its own with json.dumps({"name": text, "parameters": object})'
 NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 
@@ -109,12 +112,9 @@ class CallRecords(RecordTask):
     def record(self, row: CallsRow) -> Dialogue:
         turns = tuple((turn.role, turn.content) for turn in row.prompt)
         text = row.reward_model.ground_truth
-        body = _between_tags(text, "tool_call").strip()
-        calls = read_calls(body)
         if not turns or turns[-1][0] != "user":
             raise Dropped("its last turn is not the user's")
-        if body and not calls:
-            raise Dropped("its calls cannot be read")
+        calls = gold_calls(text)
         if not calls and not _between_tags(text, "response").strip():
             raise Dropped("it has neither calls nor a reply")
         return Dialogue(turns, text, calls)
@@ -186,18 +186,68 @@ def read_calls(text: str) -> tuple[Call, ...]:
     >>> read_calls('{"name": "a"}, {"name": "b", "arguments": {"x": 1}} {"name": ')
     (Call(name='a', arguments={}), Call(name='b', arguments={'x': 1}))
     """
-    text = text.strip()
-    if text.startswith("["):
-        listed, end = _json(text)
-        found = listed if listed and end == len(text) else []
-    else:
-        found = _objects(text)
+    found, left = _items(text)
+    if left and text.lstrip().startswith("["):
+        found = []
     calls = []
     for item in found:
         if isinstance(item, dict):
             given = item.get("parameters", item.get("arguments"))
             calls.append(Call(str(item.get("name", "")), given if isinstance(given, dict) else {}))
     return tuple(calls)
+
+
+def gold_calls(text: str) -> tuple[Call, ...]:
+    """The calls of a record's own answer. What is forgiven in a model's answer would make a truth
+    of half a call here. So DamagedError is raised where something is left over, a name is missing,
+    or arguments are no object.
+
+    >>> gold_calls('<tool_call>{"name": "a"}; {"name": "b"}</tool_call>')
+    Traceback (most recent call last):
+    ...
+    vpo_lite.files.DamagedError: reward_model.ground_truth: '; {"name": "b"}' in <tool_call> is no \
+call; write each call on a line of its own with json.dumps({"name": text, "parameters": object})
+    """
+
+    def fault(value, what: str) -> DamagedError:
+        return DamagedError(
+            f"reward_model.ground_truth: {shown(value)} in <tool_call> {what}; {CURE}"
+        )
+
+    _, opened, rest = text.partition("<tool_call>")
+    body, closed, after = rest.partition("</tool_call>")
+    if opened and not closed:
+        raise fault(rest, "is not closed by </tool_call>")
+    if "<tool_call>" in after:
+        raise fault(after.strip(), "follows the first one, which holds all calls")
+    items, left = _items(body)
+    if left:
+        raise fault(left, "is no call")
+    for item in items:
+        if not isinstance(item, dict):
+            raise fault(item, "is no call")
+        if not isinstance(item.get("name"), str) or not item["name"].strip():
+            raise fault(item, "has no name")
+        given = item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
+        if not isinstance(given, dict):
+            raise fault(item, "has no object of parameters")
+    return read_calls(body)
+
+
+def _items(text: str) -> tuple[list, str]:
+    """What a text lists as calls, and what is left over of it."""
+    text = text.strip()
+    if text.startswith("["):
+        listed, end = _json(text)
+        return (listed or [], text[end:].strip())
+    items, place = [], _BETWEEN.match(text).end()
+    while text.startswith("{", place):
+        found, end = _json(text, place)
+        if found is None:
+            break
+        items.append(found)
+        place = _BETWEEN.match(text, end).end()
+    return items, text[place:]
 
 
 def compared(given: Sequence[Call], gold: Sequence[Call]) -> tuple[float, float, float]:
@@ -268,16 +318,6 @@ def _fit(given: Call, gold: Call) -> int:
     name = normalised(gold.name)
     named = bool(name) and normalised(given.name) == name
     return 100 * named + len(given.arguments.keys() & gold.arguments.keys())
-
-
-def _objects(text: str) -> Iterator[dict]:
-    """The JSON objects at the beginning of a text; blanks and commas may stand between them."""
-    place = 0
-    while text.startswith("{", place := _BETWEEN.match(text, place).end()):
-        found, place = _json(text, place)
-        if found is None:
-            return
-        yield found
 
 
 def _json(text: str, start: int = 0) -> tuple[Any, int]:

@@ -9,18 +9,20 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, Field, JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue
 
-from ..checks import LARGEST, check_finite, shown
-from ..messages import is_encodable
+from ..checks import LARGEST, check_finite, shortened, shown
+from ..files import DamagedError
+from ..messages import shown_path
 from ..options import Option, numbers_of
 from .base import Prompt, Task, TaskError
-from .numbered_prompts import asking
+from .loaded import Loaded
+from .numbered_prompts import asking, check_prompt, other_keys
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row
@@ -48,23 +50,6 @@ class FunctionsRow(Row):
     model_config = Row.model_config | {"extra": "allow"}
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_without_nan)]] = Field(init=False)
     prompt: JsonValue
-
-    @field_validator("prompt")
-    @classmethod
-    def _is_asked(cls, prompt):
-        turns = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
-        texts = [
-            turn.get(name) if isinstance(turn, dict) else None
-            for turn in turns
-            for name in ("role", "content")
-        ]
-        if not texts or not all(isinstance(text, str) and is_encodable(text) for text in texts):
-            raise ValueError('should be a text, or a list of {"role": text, "content": text}')
-        if texts[-2] != "user":
-            raise ValueError("should end with a message of the user")
-        if not texts[-1].strip():
-            raise ValueError("should ask something")
-        return prompt
 
 
 @dataclass(frozen=True)
@@ -256,11 +241,26 @@ class FunctionsTask(ByFunctions, RecordTask):
         self.use(functions, weights)
 
     def record(self, row: FunctionsRow) -> Asked:
+        try:
+            check_prompt(row.prompt)
+        except ValueError as error:
+            raise DamagedError(f"field prompt {error}") from error
         for name in HANDED:
             if name in row.model_extra:
                 raise Dropped(f"functions get another {name}: rename this column")
         columns = {name: x for name, x in row.model_extra.items() if name not in LEFT_OUT}
         return Asked(row.prompt, columns)
+
+    def remarks(self, loaded: Loaded) -> Iterator[str]:
+        found = {line: other_keys(x.prompt) for line, x in loaded.records.items()}
+        lines = [line for line, keys in found.items() if keys]
+        if lines:
+            keys = ", ".join(dict.fromkeys(key for line in lines for key in found[line]))
+            yield (
+                f"{len(lines):,} of {len(found):,} rows of {shown_path(loaded.path)} have messages "
+                f"with {shortened(keys, 100)} (first: {loaded.named(lines[0])}): a request holds "
+                "role and content alone; write into the content what the policy is to read"
+            )
 
     def columns_in(self, instance: Asked) -> Mapping:
         return instance.columns

@@ -12,6 +12,8 @@ from itertools import zip_longest
 
 import numpy as np
 
+from ..checks import shown
+from ..files import DamagedError
 from .base import Option, Prompt
 from .matching import normalised, token_f1
 from .records import RECORD_OPTIONS, Dropped, RecordTask
@@ -119,15 +121,24 @@ class HopRecords(RecordTask):
         support = [step.paragraph_support_idx for step in row.question_decomposition]
         if row.answerable is False:
             raise Dropped("it is marked as not answerable")
-        if not support:
-            raise Dropped("it has no steps")
+        if not 0 < len(support) <= HOPS:
+            raise DamagedError(
+                f"question_decomposition: {len(support)} steps; 1 to {HOPS} can be scored, so "
+                "leave this record out"
+            )
         if None in support:
             raise Dropped("a step names no paragraph")
         if not set(support) <= set(numbers):
             absent = min(set(support) - set(numbers))
-            raise Dropped(f"a step names paragraph {absent}, which is not there")
+            raise DamagedError(
+                f"question_decomposition: paragraph_support_idx = {absent}, and no paragraph has "
+                f"this idx; there are {shown(sorted(numbers))}"
+            )
         if len(set(numbers)) < len(numbers):
-            raise Dropped("two paragraphs have the same number")
+            twice = next(n for n in numbers if numbers.count(n) > 1)
+            raise DamagedError(
+                f"paragraphs: idx {twice} is there twice; give each paragraph a number of its own"
+            )
         if not row.question.strip():
             raise Dropped("its question is empty")
         if not row.answer.strip():

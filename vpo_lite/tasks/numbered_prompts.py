@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 
 from ..checks import shown
+from ..messages import is_encodable
+from .rows import SURROGATE
 from .wording import numbered_form
 
+MESSAGE = '{"role": text, "content": text}'
 _FORM = re.compile(
     r"\n\nWrite ([1-9][0-9]{0,2}) different answers in exactly this form:\n(<[^\n]*)\Z"
 )
@@ -50,6 +53,47 @@ def without_form(prompt, tag: str = "answer"):
     if found is None or found[2] != numbered_form(int(found[1]), tag):
         return prompt
     return _with_text(prompt, text[: found.start()])
+
+
+def check_prompt(prompt) -> None:
+    """Raise ValueError for what is no prompt of a row: a text, or messages of texts, the user's
+    last. It names the message, and reads on after "field prompt".
+
+    >>> check_prompt([{"role": "user", "content": None}])
+    Traceback (most recent call last):
+    ...
+    ValueError: has content None in message 1: write what it holds as one text
+    """
+    if not (isinstance(prompt, str) or (isinstance(prompt, list) and prompt)):
+        raise ValueError(f"should be a text, or a list of {MESSAGE}, not {shown(prompt)}")
+    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    for i, turn in enumerate(turns, 1):
+        if not isinstance(turn, dict) or not {"role", "content"} <= set(turn):
+            raise ValueError(f"has {shown(turn)} as message {i}: expected {MESSAGE}")
+        for name in ("role", "content"):
+            if not isinstance(turn[name], str):
+                found = f"has {name} {shown(turn[name])} in message {i}"
+                raise ValueError(f"{found}: write what it holds as one text")
+            if not is_encodable(turn[name]):
+                raise ValueError(f"has a lone surrogate in message {i}: {SURROGATE}")
+    if turns[-1]["role"] != "user":
+        raise ValueError(
+            f"should end with a message of the user, not with message {len(turns)} of role "
+            f"{shown(turns[-1]['role'])}: write what it says into one of the user"
+        )
+    if not turns[-1]["content"].strip():
+        raise ValueError(f"should ask something, not {shown(turns[-1]['content'])}")
+
+
+def other_keys(prompt) -> list[str]:
+    """The keys of a prompt's messages that no request holds; a null stands for an absent one.
+
+    >>> other_keys([{"role": "user", "content": "Why?", "name": "Ann", "tool_calls": None}])
+    ['name']
+    """
+    turns = prompt if isinstance(prompt, list) else []
+    keys = (key for turn in turns for key, value in turn.items() if value is not None)
+    return list(dict.fromkeys(key for key in keys if key not in ("role", "content")))
 
 
 def _last_text(prompt) -> str | None:

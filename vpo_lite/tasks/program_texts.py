@@ -18,13 +18,19 @@ from .rows import MOST_LINE, Row
 # The operations of a pickle that holds one text and nothing else
 _TEXT = {"UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
 _AROUND = {"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "STOP"}
+KINDS = {"stdin", "functional"}
+TESTS = (
+    'write a list of {"input": text, "output": text, "testtype": "stdin" or "functional"} with '
+    "json.dumps"
+)
+METADATA = 'for functional tests write json.dumps({"func_name": the name of the function})'
 _FENCE = re.compile(r"```(?P<kind>[^\n`]*)\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = re.compile(r"```[ \t]*py[^\n`]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _LINE = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
 
 
 class Test(Row):
-    """One test of a record. testtype: "stdin" or "functional"."""
+    """One test of a record. testtype: one of :data:`KINDS`."""
 
     __test__ = False  # for pytest
     input: str
@@ -39,14 +45,23 @@ def tests_of(text: str) -> list[Test]:
     """The tests in a record's ``private_test_cases``: JSON text, or base64 of zlib of it, plain or
     as the only value of a pickle.
 
-    Raises Dropped for anything else.
+    Raises DamagedError for what LiveCodeBench never holds, and Dropped for no test, too many bytes,
+    and a pickle that is not read.
     """
+    if text.lstrip().startswith("{"):
+        raise DamagedError(f"private_test_cases: a JSON object; {TESTS}")
     if not text.lstrip().startswith("["):
         text = _unpacked(text)
     try:
-        return parse_json(text, list[Test], "its private tests")
+        tests = parse_json(text, list[Test], "private_test_cases")
     except DamagedError as error:
-        raise Dropped(str(error)) from error
+        raise DamagedError(f"{error}; {TESTS}") from error
+    for test in tests:
+        if test.testtype not in KINDS:
+            raise DamagedError(f"private_test_cases: testtype {shown(test.testtype)}; {TESTS}")
+    if not tests:
+        raise Dropped("it has no private tests")
+    return tests
 
 
 def _unpacked(text: str) -> bytes | str:
@@ -55,11 +70,13 @@ def _unpacked(text: str) -> bytes | str:
         inflate = zlib.decompressobj()
         found = inflate.decompress(base64.b64decode(text, validate=True), MOST_LINE)
     except (ValueError, binascii.Error, zlib.error):
-        raise Dropped("its private tests are neither JSON nor base64 of zlib") from None
+        raise DamagedError(
+            f"private_test_cases: neither JSON nor base64 of zlib, {shown(text)}; {TESTS}"
+        ) from None
     if inflate.unconsumed_tail:
         raise Dropped(f"its private tests have more than {MOST_LINE:,} bytes")
     if not inflate.eof:
-        raise Dropped("its private tests are cut off, or empty")
+        raise DamagedError(f"private_test_cases: cut off, or empty; {TESTS}")
     return found if found.lstrip().startswith(b"[") else _text_in_pickle(found)
 
 
@@ -76,7 +93,7 @@ def _text_in_pickle(data: bytes) -> str:
     except Exception:  # damaged in any way
         found = []
     if not found:
-        raise Dropped("its private tests are neither JSON nor a pickle that can be read")
+        raise DamagedError(f"private_test_cases: neither JSON nor a readable pickle; {TESTS}")
     texts = [value for name, value in found if name in _TEXT]
     if len(texts) != 1 or not {name for name, _ in found} <= _TEXT | _AROUND:
         raise Dropped("its private tests are a pickle that holds more than a text: it is not read")
@@ -84,13 +101,13 @@ def _text_in_pickle(data: bytes) -> str:
 
 
 def function_of(metadata: str | None) -> str:
-    """The function's name in a record's ``metadata``, a JSON text. Raises Dropped without one."""
+    """The function's name in a record's ``metadata``, a JSON text. DamagedError without one."""
     try:
-        name = parse_json(metadata or "{}", dict, "its metadata").get("func_name")
+        name = parse_json(metadata or "{}", dict, "metadata").get("func_name")
     except DamagedError as error:
-        raise Dropped(str(error)) from error
+        raise DamagedError(f"{error}; {METADATA}") from error
     if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
-        raise Dropped(f"its metadata names no function ({shown(name)})")
+        raise DamagedError(f"metadata: names no function, {shown(metadata)}; {METADATA}")
     return name
 
 

@@ -1,8 +1,8 @@
 """Tasks whose problems are the records of a file: counted, split, asked for, judged.
 
 A record is one row of a data set in its public format. Nothing is downloaded. A row that does not
-fit its schema is damaged: no run begins on such a file. A row that fits, but of which no problem
-can be made, is dropped and counted.
+fit its schema, or that can be no record of its data set, is damaged: no run begins on such a file.
+A row that fits, but of which no problem can be made, is dropped and counted.
 """
 
 import functools
@@ -10,8 +10,7 @@ import hashlib
 import heapq
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,13 @@ from ..checks import shown
 from ..files import DamagedError
 from ..options import Option
 from .base import Task, TaskError
+from .loaded import Dropped, Loaded, parted, place_in
 from .registry import task_class
 from .rows import Row, rows_of
 from .wording import between, without_thoughts
 
 EXAMPLES = Path(__file__).parent / "examples"  # a few invented records for each task
 LONG = 8  # records whose requests are the longest, for the memory of a run
-HELD_OUT_EVERY = 10  # without held_out_data every tenth record is held out, from the last one on
 
 RECORD_OPTIONS = (
     Option(
@@ -63,62 +62,6 @@ RECORD_OPTIONS = (
 )
 
 
-class Dropped(ValueError):
-    """A row fits its schema, but no problem can be made of it. The message says why."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a file of records holds, by 0-based line (parquet: by 0-based row).
-
-    - records: the problems
-    - dropped: why no problem can be made of a row
-    - damaged: what is wrong with a line that does not fit the schema
-    """
-
-    path: str
-    records: dict[int, Any]
-    dropped: dict[int, str]
-    damaged: dict[int, str]
-
-    def named(self, record: int) -> str:
-        """Where a record stands, as an editor counts.
-
-        >>> Loaded("a.jsonl", {}, {}, {}).named(0), Loaded("a.parquet", {}, {}, {}).named(0)
-        ('line 1', 'row 1')
-        """
-        return f"{'row' if self.path.lower().endswith('.parquet') else 'line'} {record + 1}"
-
-    def usable(self) -> dict[int, Any]:
-        """The problems. Raises DamagedError for a damaged line, and for a file without problems."""
-        for message in self.damaged.values():
-            raise DamagedError(message)
-        if not self.records:
-            why = next(iter(self.dropped.values()), "it has no line")
-            raise DamagedError(f"{self.path}: holds no record that can be used ({why})")
-        return self.records
-
-    def at(self, line: int) -> Any:
-        """The problem of one line. Raises ValueError that says why there is none."""
-        if line in self.usable():
-            return self.records[line]
-        if line in self.dropped:
-            raise ValueError(f"record {line} of {self.path} was dropped: {self.dropped[line]}")
-        last = max((*self.records, *self.dropped))
-        raise ValueError(f"record {shown(line)}: {self.path} has records 0 to {last}")
-
-
-def parted(records: list) -> tuple[list, list]:
-    """The records to train on, and those to hold out: every tenth, counted from the last one.
-
-    >>> parted([*"abcdefghijk"])
-    (['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'], ['a', 'k'])
-    """
-    last = len(records) - 1
-    kept = [(x, (last - i) % HELD_OUT_EVERY == 0) for i, x in enumerate(records)]
-    return [x for x, held_out in kept if not held_out], [x for x, held_out in kept if held_out]
-
-
 class RecordTask(Task):
     """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hop_records` for a whole one.
 
@@ -151,7 +94,7 @@ class RecordTask(Task):
 
     def record(self, row: Row) -> Any:
         """The problem of a row. Raises Dropped where none can be made of it, or where it is too
-        long for the model.
+        long for the model; DamagedError for what its data set never holds.
         """
         raise TaskError(f"task {self.name!r} must define record(row)")
 
@@ -188,6 +131,8 @@ class RecordTask(Task):
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise DamagedError(f"{path}: cannot be read ({why})") from error
+        if stat.S_ISDIR(there.st_mode):
+            raise DamagedError(f"{path}: cannot be read (a folder); join its shards in one file")
         if not stat.S_ISREG(there.st_mode):  # a pipe could be read only once
             raise DamagedError(f"{path}: cannot be read (it is no regular file)")
         options = tuple(getattr(self, option.name) for option in self.options if not option.path)
@@ -241,6 +186,22 @@ class RecordTask(Task):
                 return self._split[split][seed - seeds.start]
         count = sum(map(len, self._split.values()))
         raise ValueError(f"problem {shown(seed)}: there are {count:,} records, 0 to {count - 1:,}")
+
+    def remarks(self, loaded: Loaded) -> Iterator[str]:
+        """What is to be said of a file's records before they are used; mostly nothing."""
+        yield from ()
+
+    def told(self, name: str) -> list[str]:
+        """What is to be said of the files before a run: dropped records, and :meth:`remarks`.
+
+        name: of the task, as in ``--task``
+        """
+        files = filter(None, (self.path, self.held_out_data, self.validation_data))
+        loaded = [self.load(file) for file in dict.fromkeys(files)]
+        said = (
+            x for one in loaded for x in (one.told_dropped(self.noun, name), *self.remarks(one))
+        )
+        return list(filter(None, said))
 
     def held_out_seen(self, count: int | None = None) -> int:
         """How many of the held-out records, of the first ``count``, ask the same as one to train
@@ -344,4 +305,6 @@ def _loaded(task: RecordTask, path: str) -> Loaded:
             records[line] = record
         except Dropped as error:
             dropped[line] = str(error)
+        except DamagedError as error:
+            damaged[line] = f"{path}, {place_in(path, line)}: {error}"
     return Loaded(path, records, dropped, damaged)

@@ -4,6 +4,7 @@ Nothing is ever unpickled.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,12 @@ from ..files import DamagedError, Schema, check, parse_json
 
 MOST_LINE = 64 * 2**20  # bytes
 TABLES = (".csv", ".tsv")  # they do not tell a number from a text
+SURROGATE = "it is half of a character, such as \\ud83d alone; remove it"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+MAGIC = {  # how files in another format begin, with what to do about them
+    b"\x1f\x8b": "is compressed with gzip; unpack the file with gunzip",
+    b"PAR1": "is parquet; give the file a name that ends in .parquet",
+}
 PYARROW = 15  # earlier versions could be made to unpickle
 
 
@@ -44,6 +51,9 @@ def _json_lines(path, schema) -> Iterator[Any]:
         with open(path, "rb") as file:
             for line, text in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 1):
                 where = f"{path}, line {line}"
+                for magic, what in MAGIC.items():
+                    if line == 1 and text.startswith(magic):
+                        raise DamagedError(f"{path}: {what}")
                 if len(text) > MOST_LINE:
                     raise DamagedError(
                         f"{where}: longer than {MOST_LINE:,} bytes; write one object on each line"
@@ -71,6 +81,8 @@ def _with_cure(error: DamagedError, text: bytes, where: str, line: int) -> Damag
     whole = (text.strip()[:1], text.strip()[-1:]) == (b"{", b"}")
     if not _is_utf8(text):
         return DamagedError(f"{where}: is no UTF-8 text; save the file as UTF-8")
+    if "hex escape" in str(error) and _SURROGATE.search(text):
+        return DamagedError(f"{where}: no JSON: a lone surrogate; {SURROGATE}")
     if (line == 1 and not whole) or "trailing characters" in str(error):
         return DamagedError(f"{error}; write one object on each line")
     return error
