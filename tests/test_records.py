@@ -882,3 +882,36 @@ def test_a_task_without_its_own_parts_says_which(model):
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
         vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
     assert Learner(config(model, "calls")).task.path.endswith("calls.jsonl")
+
+
+@pytest.mark.slow
+def test_a_run_a_report_and_an_export_tell_of_dropped_records(file, tmp_path, capsys, monkeypatch):
+    """Of 20 records every second one is dropped, and one more of a file of its own."""
+    good = json.loads(EXAMPLE["hops"][0])
+    rows = [good | {"question": f"Who is {i}?", "answerable": i % 2 == 0} for i in range(20)]
+    rows[4]["answer"] = " "
+    data = file(*map(json.dumps, rows))
+    held_out = file(*map(json.dumps, rows[:2]), name="held_out.jsonl")
+    told = (
+        f"11 of 20 questions of {data} dropped: it is marked as not answerable (10), its answer is "
+        f"empty (1); list them with: vpo-lite data check {data} --task hops"
+    )
+    other = f"1 of 2 questions of {held_out} dropped: it is marked as not answerable (1); list "
+    model = byte_model(tmp_path / "model", 16, 32, 1, 2, 2)
+    task = f"--task hops --data {data} --held-out-data {held_out} --model {model}"
+    asked = f"{task} --max-new-tokens 4"
+    small = "--steps 1 --prompts 1 --group-size 2 --eval-problems 1 --eval-answers 3"
+    assert main(f"train {asked} {small} --out {tmp_path / 'run'}".split()) == 0
+    error = capsys.readouterr().err
+    assert error.count(f"vpo-lite: {told}\n") == 1 and error.count(f"vpo-lite: {other}") == 1
+    assert error.index(told) < error.index("measuring the policy before training")
+    assert main(f"report {asked} --answers 3 --problems 1".split()) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count(told) == 1 and out.count(other) == 1
+    pytest.importorskip("pyarrow")
+    assert main(f"export verl {asked} {small} --out {tmp_path / 'verl'}".split()) == 0
+    assert capsys.readouterr().err.count(told) == 1
+
+
+def test_nothing_is_told_where_no_record_is_dropped(file):
+    assert on_records("hops")(data=str(file(*EXAMPLE["hops"]))).told("hops") == []

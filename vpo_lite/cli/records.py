@@ -14,8 +14,8 @@ from ..files import DamagedError
 from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
-from ..tasks.loaded import parted
 from ..tasks.modes import TaskInModes
+from ..tasks.record_files import parted
 from ..tasks.records import RecordTask, on_records
 from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of

@@ -21,8 +21,8 @@ from ..files import DamagedError
 from ..messages import shown_path
 from ..options import Option, numbers_of
 from .base import Prompt, Task, TaskError
-from .loaded import Loaded
 from .numbered_prompts import asking, check_prompt, other_keys
+from .record_files import Loaded
 from .records import RECORD_OPTIONS, Dropped, RecordTask
 from .reward_functions import OF_TRL, RewardFunctions
 from .rows import Row

@@ -20,7 +20,7 @@ from ..checks import shown
 from ..files import DamagedError
 from ..options import Option
 from .base import Task, TaskError
-from .loaded import Dropped, Loaded, parted, place_in
+from .record_files import Dropped, Loaded, parted, place_in
 from .registry import task_class
 from .rows import Row, rows_of
 from .wording import between, without_thoughts
