@@ -19,6 +19,7 @@ from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
 from vpo_lite.tasks import Option, Prompt, Task, task_class
 from vpo_lite.tasks.base import TaskError
+from vpo_lite.tasks.program_texts import passes
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, on_records
 from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
@@ -915,3 +916,31 @@ def test_a_run_a_report_and_an_export_tell_of_dropped_records(file, tmp_path, ca
 
 def test_nothing_is_told_where_no_record_is_dropped(file):
     assert on_records("hops")(data=str(file(*EXAMPLE["hops"]))).told("hops") == []
+
+
+def test_the_example_lines_of_the_reference_are_records(file, tmp_path):
+    """Each field that is read is there, and without any of those that are needed no line fits."""
+    text = Path(__file__).parents[1].joinpath("notebooks", "REFERENCE.md").read_text("utf-8")
+    section = text.partition("## Records of the paper's data sets")[2]
+    lines = section.partition("```json\n")[2].partition("\n```")[0].splitlines()
+    optional = {"answer_aliases", "answerable", "question_title", "starter_code", "metadata"}
+    tasks = ("calls", "hops", "chains", "programs", "programs")
+    named = dict(re.findall(r"^\| `(calls|hops|chains|programs)` \| (.*?) \|", section, re.M))
+    assert list(named) == list(dict.fromkeys(tasks))
+    for task, line in zip(tasks, lines, strict=True):
+        cls = on_records(task)
+        row = json.loads(line)
+        (x,) = cls().load(file(line)).records.values()
+        assert cls().prompt(x, 3).text and set(row) <= set(cls.row.model_fields)
+        for name in cls.row.model_fields:
+            assert f"`{name}`" in named[task] or f"`{name}." in named[task]
+        for name in set(row) - optional:
+            lacking = {k: v for k, v in row.items() if k != name}
+            assert list(cls().load(file(json.dumps(lacking))).damaged) == [0]
+
+
+def test_programs_compare_a_result_exactly():
+    """As the reference says of 0.1 + 0.2."""
+    assert json.dumps(0.1 + 0.2) == "0.30000000000000004"
+    assert not passes(b"0.30000000000000004", "0.3", call=True)
+    assert passes(b"0.30 ", "0.30\n", call=False) and not passes(b"0.3", "0.30", call=False)
