@@ -194,8 +194,8 @@ class RunFolder:
         for name, place in {"model": config.base_model, **config.files}.items():
             if os.path.isabs(place) and not os.path.exists(place):
                 raise DamagedError(
-                    f"{path}: {name}: {shown_path(place)} is not there; put it back, or write its "
-                    "new path into config.json"
+                    f"{path}: {name}: {shown_path(place)} is not there; put it back, put a link "
+                    "there to its new place, or write its new path into config.json"
                 )
         kept = self.digests()
         for name, file in config.files.items():

@@ -25,6 +25,7 @@ from ..metrics import best_subset
 from ..policy.policy import Policy
 from ..policy.sampling import Rollouts
 from ..tasks.base import Task
+from ..tasks.functions import ByFunctions
 from ..tasks.wording import read_numbered
 from .answers import Answers
 from .rollouts import last_word
@@ -95,7 +96,7 @@ def recombine(
 
 def check_task(task: Task) -> None:
     """ValueError for a task with a parser of its own: only tagged answers can be put together."""
-    if type(task).parse is not Task.parse:
+    if type(task).parse not in (Task.parse, ByFunctions.parse):
         raise ValueError(
             f"method vpo_recombined joins answers written as <{task.tag}_1> ... </{task.tag}_1>, "
             f"but task {task.name!r} has a parser of its own: use method vpo"
