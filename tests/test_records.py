@@ -393,7 +393,7 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     assert main(["data", "check", str(path), "--task", "hops"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 2 questions (2 hops: 2)",
-        "2 dropped: it is marked as not answerable (line 2, 4)",
+        "2 dropped: it is marked as not answerable (lines 2, 4)",
         "1 dropped: its answer is empty (line 5)",
     ]
     assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
@@ -417,7 +417,7 @@ def test_data_check_lists_the_first_dropped_lines_and_counts_the_rest(file, caps
     path = file(json.dumps(good), *[lost] * 7)
     assert main(["data", "check", str(path), "--task", "hops"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == (
-        "7 dropped: it is marked as not answerable (line 2, 3, 4, 5, 6 and 2 more; --json lists "
+        "7 dropped: it is marked as not answerable (lines 2, 3, 4, 5, 6 and 2 more; --json lists "
         "all)"
     )
     assert main(["data", "check", str(path), "--task", "hops", "--json"]) == 0
@@ -909,6 +909,8 @@ def test_a_run_a_report_and_an_export_tell_of_dropped_records(file, tmp_path, ca
     assert main(f"report {asked} --answers 3 --problems 1".split()) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.count(told) == 1 and out.count(other) == 1
+    assert main(f"report {asked} --answers 3 --problems 1 --json".split()) == 0
+    assert capsys.readouterr().err.count(f"vpo-lite: {told}\n") == 1
     pytest.importorskip("pyarrow")
     assert main(f"export verl {asked} {small} --out {tmp_path / 'verl'}".split()) == 0
     assert capsys.readouterr().err.count(told) == 1

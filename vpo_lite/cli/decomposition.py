@@ -22,6 +22,7 @@ from .flags import (
     requests,
     say,
 )
+from .told import tell_of_records
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
@@ -184,7 +185,9 @@ def _of_a_task(options) -> int:
         more.append(f"{warning_of_worst(task, below)}.")
     if front and front["above"]:
         more.append(f"{warning_of_front(task, front['above'])}.")
-    if isinstance(task, RecordTask):
+    if options.json:
+        tell_of_records(task, config.task)
+    elif isinstance(task, RecordTask):
         more += task.told(config.task)
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):

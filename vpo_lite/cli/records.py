@@ -161,11 +161,12 @@ def _listed(named, lines: list[int]) -> str:
     """The first lines by their numbers, and how many more there are.
 
     >>> _listed(lambda i: f"line {i + 1}", [*range(9)])
-    'line 1, 2, 3, 4, 5 and 4 more; --json lists all'
+    'lines 1, 2, 3, 4, 5 and 4 more; --json lists all'
     """
-    first, *others = lines[:LISTED]
+    word, _, _ = named(lines[0]).partition(" ")
+    numbers = ", ".join(str(line + 1) for line in lines[:LISTED])
     more = f" and {len(lines) - LISTED:,} more; --json lists all" if len(lines) > LISTED else ""
-    return ", ".join([named(first), *(str(i + 1) for i in others)]) + more
+    return f"{word}{'s' * (len(lines) > 1)} {numbers}{more}"
 
 
 def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
