@@ -473,11 +473,14 @@ def test_own_rewards_may_be_below_0():
 
 @pytest.mark.parametrize("method", ["vpo", "grpo"])
 def test_one_answer_is_the_whole_completion(method):
-    """As in functions and on TRL: else a configuration for GRPO would earn 0 throughout."""
+    """As in functions and on TRL: else a configuration for GRPO would earn 0 throughout. Its blanks
+    are handed over, as by veRL's own managers.
+    """
     given = dict(objectives=["right"], answers=1, method=method)
     task, reward = read_settings(given, lambda solution_str, **_: {"right": solution_str == "4"})
     row = {"data_source": "x", "reward_model": {"ground_truth": "4"}, "uid": "u"}
-    assert reward.score(task, [row], ["u"], [" 4 "], 0)[0].reward == 1
+    for text, earned in (("4", 1), (" 4 ", 0), (" ", 0)):
+        assert reward.score(task, [row], ["u"], [text], 0)[0].reward == earned
 
 
 @pytest.mark.parametrize(
