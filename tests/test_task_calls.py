@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from vpo_lite.files import DamagedError
 from vpo_lite.tasks.call_records import (
     Call,
     CallRecords,
@@ -330,30 +329,29 @@ GOOD = '{"name": "a", "parameters": {"x": 1}}'
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("a(1)", "'a(1)' in <tool_call> is no call"),
-        (f"{GOOD}; {GOOD}", f"{'; ' + GOOD!r} in <tool_call> is no call"),
-        ('{"name": "a", "parameters": {"x": True}}', "in <tool_call> is no call"),
-        (f"{GOOD} and more", "'and more' in <tool_call> is no call"),
-        (f"[{GOOD}] and more", "'and more' in <tool_call> is no call"),
-        ("[1]", "1 in <tool_call> is no call"),
-        ('{"name": "a", "arguments": "{\\"x\\": 1}"}', "has no object of parameters"),
-        ('{"name": "a", "args": {"x": 1}}', "has no object of parameters"),
-        ('{"type": "function", "function": {"name": "a", "arguments": {}}}', "has no name"),
-        ('{"tool": "a", "parameters": {}}', "has no name"),
-        ('{"name": " ", "parameters": {}}', "has no name"),
-        (f"{GOOD}</tool_call><tool_call>{GOOD}", "follows the first one, which holds all calls"),
+        ("a(1)", "holds what is no call"),
+        (f"{GOOD}; {GOOD}", "holds what is no call"),
+        ('{"name": "a", "parameters": {"x": True}}', "holds what is no call"),
+        (f"{GOOD} and more", "holds what is no call"),
+        (f"[{GOOD}] and more", "holds what is no call"),
+        ("[1]", "holds what is no call"),
+        ('{"name": "a", "arguments": "{\\"x\\": 1}"}', "without an object of parameters"),
+        ('{"name": "a", "args": {"x": 1}}', "without an object of parameters"),
+        ('{"type": "function", "function": {"name": "a", "arguments": {}}}', "without a name"),
+        ('{"tool": "a", "parameters": {}}', "without a name"),
+        ('{"name": " ", "parameters": {}}', "without a name"),
+        (f"{GOOD}</tool_call><tool_call>{GOOD}", "is there twice"),
     ],
 )
-def test_a_records_own_calls_that_are_half_readable_are_damaged(body, said, tmp_path):
+def test_records_whose_own_calls_are_half_readable_are_dropped(body, said, tmp_path):
     """They would become the truth. In a model's answer the same text keeps its lenient reading."""
     row = ROW | {"reward_model": {"ground_truth": f"<tool_call> {body} </tool_call>"}}
     path = tmp_path / "a.jsonl"
     path.write_text(f"{json.dumps(ROW)}\n{json.dumps(row)}\n")
     loaded = CallRecords().load(path)
-    assert (list(loaded.records), list(loaded.damaged), loaded.dropped) == ([0], [1], {})
-    message = loaded.damaged[1]
-    assert message.startswith(f"{path}, line 2: reward_model.ground_truth: ") and said in message
-    assert message.endswith('json.dumps({"name": text, "parameters": object})')
+    assert (list(loaded.records), list(loaded.dropped), loaded.damaged) == ([0], [1], {})
+    assert loaded.dropped[1].startswith("its <tool_call> ") and said in loaded.dropped[1]
+    assert loaded.dropped[1].endswith('{"name": text, "parameters": object}, one a line')
 
 
 @pytest.mark.parametrize(
@@ -365,7 +363,7 @@ def test_a_records_own_calls_in_the_forms_of_toolrl_are_read(body):
     assert calls == read_calls(body) and len(calls) == body.count("name")
 
 
-def test_calls_that_are_not_closed_are_damaged():
+def test_calls_that_are_not_closed_are_dropped():
     row = ROW | {"reward_model": {"ground_truth": f"<tool_call> {GOOD}"}}
-    with pytest.raises(DamagedError, match="is not closed by </tool_call>"):
+    with pytest.raises(Dropped, match="its <tool_call> is not closed"):
         CallRecords().record(CallRecords.row.model_validate(row))

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import shown
-from ..files import DamagedError
 from .base import Option, Prompt
 from .matching import multiset_f1, normalised, token_f1
 from .records import RECORD_OPTIONS, Dropped, RecordTask
@@ -22,7 +20,7 @@ from .wording import between
 
 DEEPEST = 100  # lists and objects in each other; deeper JSON is broken JSON here
 _DECODER, _BETWEEN = json.JSONDecoder(), re.compile(r"[ \t\r\n,]*")
-CURE = 'write each call on a line of its own with json.dumps({"name": text, "parameters": object})'
+CURE = 'write each call as {"name": text, "parameters": object}, one a line'
 NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 
@@ -199,39 +197,38 @@ def read_calls(text: str) -> tuple[Call, ...]:
 
 def gold_calls(text: str) -> tuple[Call, ...]:
     """The calls of a record's own answer. What is forgiven in a model's answer would make a truth
-    of half a call here. So DamagedError is raised where something is left over, a name is missing,
-    or arguments are no object.
+    of half a call here. So Dropped is raised where something is left over, a name is missing, or
+    arguments are no object.
 
     >>> gold_calls('<tool_call>{"name": "a"}; {"name": "b"}</tool_call>')
     Traceback (most recent call last):
     ...
-    vpo_lite.files.DamagedError: reward_model.ground_truth: '; {"name": "b"}' in <tool_call> is no \
-call; write each call on a line of its own with json.dumps({"name": text, "parameters": object})
+    vpo_lite.tasks.record_files.Dropped: its <tool_call> holds what is no call; write each call as \
+{"name": text, "parameters": object}, one a line
     """
-
-    def fault(value, what: str) -> DamagedError:
-        return DamagedError(
-            f"reward_model.ground_truth: {shown(value)} in <tool_call> {what}; {CURE}"
-        )
-
     _, opened, rest = text.partition("<tool_call>")
     body, closed, after = rest.partition("</tool_call>")
-    if opened and not closed:
-        raise fault(rest, "is not closed by </tool_call>")
-    if "<tool_call>" in after:
-        raise fault(after.strip(), "follows the first one, which holds all calls")
     items, left = _items(body)
-    if left:
-        raise fault(left, "is no call")
-    for item in items:
-        if not isinstance(item, dict):
-            raise fault(item, "is no call")
-        if not isinstance(item.get("name"), str) or not item["name"].strip():
-            raise fault(item, "has no name")
-        given = item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
-        if not isinstance(given, dict):
-            raise fault(item, "has no object of parameters")
+    for wrong, what in (
+        (opened and not closed, "is not closed"),
+        ("<tool_call>" in after, "is there twice"),
+        (left or not all(isinstance(x, dict) for x in items), "holds what is no call"),
+        (not all(map(_is_named, items)), "holds a call without a name"),
+        (not all(map(_has_arguments, items)), "holds a call without an object of parameters"),
+    ):
+        if wrong:
+            raise Dropped(f"its <tool_call> {what}; {CURE}")
     return read_calls(body)
+
+
+def _is_named(item) -> bool:
+    name = isinstance(item, dict) and item.get("name")
+    return isinstance(name, str) and bool(name.strip())
+
+
+def _has_arguments(item) -> bool:
+    given = isinstance(item, dict) and item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
+    return isinstance(given, dict)
 
 
 def _items(text: str) -> tuple[list, str]:
