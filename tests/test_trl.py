@@ -395,6 +395,74 @@ def test_wrong_functions_are_said_in_one_line():
     assert twice.task.objectives(None) == ("low_1", "low_2", "short")
 
 
+# --- evaluation in a script -----------------------------------------------------------------------
+
+
+def test_the_reward_of_a_held_out_row_does_not_depend_on_the_step():
+    """Its weights were those of global_step: at K = 8 one completion scored .408, .652, .490."""
+
+    def found(reward, step, **columns):
+        state = type("State", (), {"global_step": step})
+        return call(reward, TEXTS, trainer_state=state, **columns)
+
+    sets = SetReward.of_functions([correct, brief], answers=2, K=8)
+    marked = dict(vpo_held_out=[True] * len(TEXTS))
+    assert found(sets, 0) != found(sets, 10)
+    exact = vpo.exact_set_reward(np.array(BY_HAND)).tolist()
+    assert found(sets, 0, **marked) == found(sets, 10, **marked) == pytest.approx(exact)
+    single = SetReward.of_functions([correct, brief], answers=1, method="random_weighting")
+    assert found(single, 0) != found(single, 10)
+    assert found(single, 0, **marked) == found(single, 10, **marked)
+
+
+def vowels(completions, **columns):
+    return [sum(map(text.__contains__, "aeiou")) / 5 for text in completions]
+
+
+@pytest.mark.slow
+def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(tmp_path):
+    """lr 0 and the likeliest tokens: the same answers at every step."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    model = model_folder(tmp_path / "model", byte_tokenizer(chat=False), 32, 48, 2, 4, 2)
+    rows = Dataset.from_list([{"prompt": f"Write. {i}"} for i in range(2)])
+    reward = SetReward.of_functions([brief, vowels], answers=1, K=2)
+    how = dict(
+        max_steps=3,
+        learning_rate=0.0,
+        top_k=1,
+        num_generations=2,
+        per_device_train_batch_size=4,
+        per_device_eval_batch_size=4,
+        max_completion_length=8,
+        logging_steps=1,
+        eval_strategy="steps",
+        eval_steps=1,
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
+    )
+    trainer = GRPOTrainer(
+        model=str(model),
+        reward_funcs=reward,
+        args=GRPOConfig(output_dir=str(tmp_path / "out"), **how),
+        train_dataset=rows.map(reward.ask),
+        eval_dataset=rows.map(reward.ask_held_out),
+    )
+    trainer.train()
+    logs = trainer.state.log_history
+    trained = [log["reward"] for log in logs if "reward" in log]
+    measured = [log for log in logs if "eval_reward" in log]
+    assert [log["step"] for log in measured] == [1, 2, 3] and len(set(trained)) == 3
+    # the exact expectation over uniform weights of one answer is the mean of its objectives
+    means = [
+        (log["eval_vpo/objective/brief"] + log["eval_vpo/objective/vowels"]) / 2 for log in measured
+    ]
+    assert len(set(means)) == 1 and means[0] > 0
+    assert [log["eval_reward"] for log in measured] == pytest.approx(means, abs=1e-6)
+
+
 # --- the rows and the settings of a run -----------------------------------------------------------
 
 

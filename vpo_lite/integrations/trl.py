@@ -4,6 +4,7 @@ Nothing of TRL is subclassed or replaced, and nothing here imports it. ``trl_set
 and the settings of a run of this kit, ``trl_run`` the run.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -33,9 +34,10 @@ LOGGED = (
     "repeat_rate",
 )
 UNASKED = (
-    "their prompts do not ask for their form; map each data set, that of evaluation, too: "
-    "dataset.map(reward.ask)"
+    "their prompts do not ask for their form; map each data set: dataset.map(reward.ask), and that "
+    "of evaluation with reward.ask_held_out"
 )
+HELD_OUT = "vpo_held_out"  # the column of rows that are measured, not trained on
 
 
 @dataclass
@@ -52,6 +54,10 @@ class SetReward:
 
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
     the canonical JSON of the prompt. The object can be pickled if its task can.
+
+    TRL does not tell a reward function that it evaluates. A column ``vpo_held_out`` of true values
+    does: :attr:`ask_held_out` adds it. Such rows have the exact expectation (K = infinity), or one
+    fixed weight vector for a method that draws one; in every step the same.
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
@@ -139,10 +145,23 @@ class SetReward:
         Write 2 different answers in exactly this form:
         <answer_1> ... </answer_1> <answer_2> ... </answer_2>
         """
+        return self._asking("ask")
+
+    @property
+    def ask_held_out(self) -> "Asking":
+        """As :attr:`ask`, for the rows of an ``eval_dataset``: it also adds the column by which
+        their rewards do not depend on the step.
+
+        >>> SetReward.of_functions([len], answers=1).ask_held_out({"prompt": "Name a prime."})
+        {'prompt': 'Name a prime.', 'vpo_held_out': True}
+        """
+        return replace(self._asking("ask_held_out"), held_out=True)
+
+    def _asking(self, name: str) -> "Asking":
         if self.task.reward_functions is None:
             raise ValueError(
-                f"ask: is for rows scored by functions; those of task {self.task.name!r} are made "
-                "by vpo_lite.integrations.trl_setup.dataset"
+                f"{name}: is for rows scored by functions; those of task {self.task.name!r} are "
+                "made by vpo_lite.integrations.trl_setup.dataset"
             )
         return Asking(self.reward.answers, self.task.tag)
 
@@ -192,8 +211,10 @@ class SetReward:
             keys = [] if "vpo_key" in columns else [self.task.key(Asked(p)) for p in prompts]
         else:
             instances, keys = self._problems(columns)
-        keys = list(columns.get("vpo_key", keys))
-        return self.reward.score(self.task, instances, keys, texts, step), keys
+        keys, reward = list(columns.get("vpo_key", keys)), self.reward
+        if any(columns.get(HELD_OUT, ())):
+            reward, step, keys = replace(reward, K=math.inf), 0, [f"{HELD_OUT} {k}" for k in keys]
+        return reward.score(self.task, instances, keys, texts, step), keys
 
     def log(self, groups: Sequence[Answers], log_metric: Callable) -> None:
         """Hand the means over the rollouts of some groups, or parts of groups, to TRL's
@@ -234,15 +255,20 @@ class SetReward:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks for m answers between these tags in the prompt of a row: a text, or messages."""
+    """Asks for m answers between these tags in the prompt of a row: a text, or messages.
+
+    held_out: adds the column that marks rows of evaluation
+    """
 
     answers: int
     tag: str
+    held_out: bool = False
 
     def __call__(self, row: Mapping) -> dict:
         if "prompt" not in row:
             raise ValueError(f"ask: a row has no column prompt; it has {', '.join(sorted(row))}")
-        return {"prompt": asking(row["prompt"], self.answers, self.tag)}
+        asked = {"prompt": asking(row["prompt"], self.answers, self.tag)}
+        return asked | ({HELD_OUT: True} if self.held_out else {})
 
 
 def grouped(scored: Sequence[Scored], keys: Sequence[str]) -> list[Answers]:
