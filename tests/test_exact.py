@@ -159,6 +159,22 @@ def test_the_stated_error_is_neither_too_small_nor_too_large_on_average():
     assert np.max(np.abs(ratios)) < 6
 
 
+def test_fewer_pieces_mean_more_points():
+    """Three answers of d = 6 are cut into at most 300 simplices; 64 * 3 / 36 are not enough."""
+    R = rng().random((3, 6))
+    whole = exact_set_reward(R, full_output=True)
+    some = exact_set_reward(R, full_output=True, pieces=64)
+    assert (whole.method, some.method) == ("split", "sobol")
+    assert 0 < abs(some.value - whole.value) < 5 * some.error
+    assert exact_set_reward(R[:1], full_output=True, pieces=1).method == "split"
+    front = np.eye(6)
+    found = vpo.coverage(R, front, pieces=64)
+    assert found == some.value / exact_set_reward(front) and found != vpo.coverage(R, front)
+    for pieces in (0, 2**15 + 1, 1.5):
+        with pytest.raises(ValueError, match=f"pieces = {pieces}"):
+            exact_set_reward(R, pieces=pieces)
+
+
 def test_the_error_over_points_is_the_standard_error_of_eight_scramblings():
     R = np.eye(4)[:3] + rng().random((3, 4)) / 9  # each answer is the best somewhere
     value, error, _ = exact_set_reward(R, 2.0, full_output=True, points=1024)
@@ -182,17 +198,16 @@ def test_points_come_with_an_honest_error_against_many_more():
     assert exact_set_reward(np.eye(4), alpha=0.001, full_output=True).method == "iid"
 
 
-def test_too_many_pieces_fall_back_to_points_and_say_so(monkeypatch):
+def test_too_many_pieces_fall_back_to_points_and_say_so():
     R = rng().random((2, 6, 4))
     expected = exact_set_reward(R)
     R[1] = np.sort(R[1], axis=0)  # one answer dominates: no cut is needed
     expected[1] = R[1, -1].mean()
-    monkeypatch.setattr(exact, "PIECE_LIMIT", 16)  # as many pieces as answers
-    value, error, method = exact_set_reward(R, full_output=True)
+    value, error, method = exact_set_reward(R, full_output=True, pieces=16)  # one for each answer
     assert method == "split+sobol"
     assert value[1] == pytest.approx(expected[1], abs=1e-12) and error[1] < 1e-12
     assert abs(value[0] - expected[0]) < 6 * error[0] + 1e-5 and error[0] > 1e-9
-    assert exact_set_reward(np.eye(16), full_output=True)[2] == "sobol"
+    assert exact_set_reward(np.eye(16), full_output=True, pieces=16)[2] == "sobol"
 
 
 def peak_megabytes(R):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, comb
 
-from .checks import check_alpha, check_drawn, check_points, check_rewards
+from .checks import check_alpha, check_drawn, check_points, check_rewards, check_whole
 from .objective import nondominated, sample_weights, sampling_method
 
 PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, fewer if n > 16
@@ -73,18 +73,33 @@ class Pieces(NamedTuple):
 
 @overload
 def exact_set_reward(
-    R: ArrayLike, alpha: float = 1.0, full_output: Literal[False] = False, *, points: int = POINTS
+    R: ArrayLike,
+    alpha: float = 1.0,
+    full_output: Literal[False] = False,
+    *,
+    points: int = POINTS,
+    pieces: int = PIECE_LIMIT,
 ) -> np.ndarray: ...
 
 
 @overload
 def exact_set_reward(
-    R: ArrayLike, alpha: float = 1.0, *, full_output: Literal[True], points: int = POINTS
+    R: ArrayLike,
+    alpha: float = 1.0,
+    *,
+    full_output: Literal[True],
+    points: int = POINTS,
+    pieces: int = PIECE_LIMIT,
 ) -> ExactReward: ...
 
 
 def exact_set_reward(
-    R: ArrayLike, alpha: float = 1.0, full_output: bool = False, *, points: int = POINTS
+    R: ArrayLike,
+    alpha: float = 1.0,
+    full_output: bool = False,
+    *,
+    points: int = POINTS,
+    pieces: int = PIECE_LIMIT,
 ) -> np.ndarray | ExactReward:
     """The expected set reward, E_{w ~ Dir(alpha)} max_i w . r_i: exact where that is affordable.
 
@@ -104,7 +119,8 @@ def exact_set_reward(
 
     With alpha = 1, n answers are cut into at most 32,768 n / d^2 simplices (fewer if n > 16).
     That is enough for 16 answers at d = 4, for 5 at d = 5, for 4 at d = 6 and for 3 at d = 7.
-    Beyond that it depends on the rewards: simple ones (0 and 1) need fewer simplices.
+    Beyond that it depends on the rewards: simple ones (0 and 1) need fewer simplices. `pieces`,
+    a whole number from 1 to 32,768, lowers this limit: more sets are then averaged over points.
 
     `error` (...) bounds the rounding of an exact value. For points it is the standard error over 8
     scramblings. `points` is a power of two, 16 to 1,048,576. Fewer are faster and less accurate.
@@ -118,7 +134,9 @@ def exact_set_reward(
     'sobol'
     """
     R = check_rewards(R)
-    found = integrate(R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points))
+    check_whole(pieces, "pieces", most=PIECE_LIMIT)
+    sets, alpha, points = R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points)
+    found = integrate(sets, alpha, points, pieces=pieces)
     reward = _shaped(found, R.shape[:-2])
     return reward if full_output else reward.value
 
@@ -185,9 +203,11 @@ def _best_single(front: bytes, shape: tuple[int, int]) -> float:
     return float(points.mean(axis=1).max() / exact_set_reward(points))
 
 
-def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> Integrals:
+def integrate(
+    R: np.ndarray, alpha: float, points: int, compared: int = 1, pieces: int = PIECE_LIMIT
+) -> Integrals:
     """The `Integrals` of the sets R (B, m, d). Groups of `compared` sets are computed alike; their
-    errors are those of the differences from the mean of the group.
+    errors are those of the differences from the mean of the group. pieces: as PIECE_LIMIT.
     """
     B, m, d = R.shape
     # A power of two changes no digit. So a set is as good at 1e-300 or 1e100 as it is at 1.
@@ -211,7 +231,7 @@ def integrate(R: np.ndarray, alpha: float, points: int, compared: int = 1) -> In
     else:
         exact_method, M = "split", np.full(answers.shape, np.nan)
         fit = (n == 1) | (alpha == 1)  # a single answer wins everywhere, whatever alpha
-        M[fit] = _cut(on_grid[fit], alive[fit], compared)
+        M[fit] = _cut(on_grid[fit], alive[fit], compared, pieces)
     gain, shares = np.einsum("bid,bid->b", M, answers - middle[:, None]), M.sum(axis=-1)
     error = scale * (abs(1 - shares.sum(axis=-1)) + 1e-13)
 
@@ -278,10 +298,10 @@ def _envelope(R, alive, alpha):
     return M
 
 
-def _cut(R, alive, compared):
+def _cut(R, alive, compared, pieces):
     """M (B, m, d) for alpha = 1. NaN where a set, or one of its group, exceeds its piece limit."""
     d, n = R.shape[-1], alive.sum(axis=1)
-    limit = np.maximum(1, PIECE_LIMIT / d**2 * np.minimum(n, 256 / np.maximum(n - 1, 1)))
+    limit = np.maximum(1, pieces / d**2 * np.minimum(n, 256 / np.maximum(n - 1, 1)))
     per_cut = comb(d - 1, (d - 1) // 2)  # the most pieces that one cut can make of a simplex
     with np.errstate(over="ignore"):  # of many objectives; the limit is smaller
         most = np.minimum(limit, n * per_cut ** np.minimum(n - 1.0, 30.0))

@@ -29,7 +29,7 @@ from .checks import (
     shown,
 )
 from .estimators import max_weights
-from .exact import POINTS, exact_set_reward
+from .exact import PIECE_LIMIT, POINTS, exact_set_reward
 from .objective import BLOCK, nondominated, sample_weights, sampling_method
 from .randomness import generator
 
@@ -173,12 +173,18 @@ def diversity(R: ArrayLike, valid: ArrayLike | None = None) -> np.ndarray:
 
 
 def coverage(
-    R: ArrayLike, front: ArrayLike, alpha: float = 1.0, *, points: int = POINTS
+    R: ArrayLike,
+    front: ArrayLike,
+    alpha: float = 1.0,
+    *,
+    points: int = POINTS,
+    pieces: int = PIECE_LIMIT,
 ) -> np.ndarray:
     """The set reward of the answers divided by that of the true front, U(R) / U(front).
 
     R (..., n, d), front (f, d) the complete front. Returns (...); 1.0 means that nothing is
-    missing. U is `exact_set_reward`, the function that VPO trains; `points` is passed on to it.
+    missing. U is `exact_set_reward`, the function that VPO trains; `points` is passed on to it,
+    and `pieces` for R.
     Raises ValueError for a front with U(front) <= 0.
 
     Misleads when sets differ in size. Also where one good compromise covers most of the front:
@@ -189,7 +195,7 @@ def coverage(
     """
     R = check_rewards(R)
     utility = _front_utility(front, alpha, R.shape[-1], points)
-    return _ratio(exact_set_reward(R, alpha, points=points), utility, "coverage")
+    return _ratio(exact_set_reward(R, alpha, points=points, pieces=pieces), utility, "coverage")
 
 
 def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:

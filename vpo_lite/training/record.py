@@ -62,7 +62,8 @@ class StepRecord:
     - step: 1, 2, ...
     - method, alpha, K, m: as used in this step
     - score: mean score of a rollout (U_hat for vpo, w* . r for grpo)
-    - set_reward: expected best answer of a compared set at the run's alpha, K = infinity
+    - set_reward: expected best answer of a compared set at the run's alpha, K = infinity; where
+      that is not cheap to integrate, off by some 1e-3 for a set, and by less than 1e-3 as a mean
     - coverage: the same at alpha = 1 over that of the true front, mean over the problems with a
       known front; None without any
     - diversity: mean pairwise L1 distance among valid answers, 0 to d
