@@ -31,7 +31,7 @@ REFUSED = {  # options of GRPOConfig with which a run would fail after its first
     "reward_weights": "the task's weights w* decide it (reward_weights of task functions)",
     "save_only_model": "a run goes on from the optimizer's state, too",
     "sync_ref_model": "the reference is the base, without the adapter",
-    "use_liger_kernel": "it logs no entropy, which every step's record holds",
+    "use_liger_kernel": "it changes layers of a policy that was measured, and we have not tried it",
 }
 SAMPLING = {  # keys of TRL's generation_kwargs that the run's own settings decide, by their names
     "temperature": "temperature",
