@@ -2,8 +2,10 @@
 
 import functools
 import json
+import pickle
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from vpo_lite.cli import main, records
 from vpo_lite.files import DamagedError
 from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.randomness import generator
 from vpo_lite.tasks import example_rewards
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
@@ -24,8 +27,10 @@ from vpo_lite.tasks.reward_functions import RewardFunctions
 from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.contract import check_early_problems
 from vpo_lite.training.recombine import recombine
 
+ROOT = Path(__file__).resolve().parent.parent
 MODULE = """
 def text(completion):
     return completion if isinstance(completion, str) else completion[-1]["content"]
@@ -83,6 +88,16 @@ def for_even(completions, total, **columns):
 
 def never(completions, **columns):
     return [None] * len(completions)
+
+def kinds(completions, **columns):
+    return [{"last": len(text(c)) / 10, "first": 1.0} for c in completions]
+
+kinds.objectives = ["first", "last", "never"]
+
+def tests(completions, wanted, **columns):
+    return [[float(w in text(c)) for w in row] for c, row in zip(completions, wanted)]
+
+tests.objectives = lambda wanted, **columns: len(wanted)
 
 number = 3
 """
@@ -294,6 +309,127 @@ def test_each_function_may_have_a_worst_reward_of_its_own(mine):
     assert OfFunctions([len, len], worst=np.float32(-1)).worst(Asked("?")).tolist() == [-1, -1]
 
 
+# --- functions with several objectives ------------------------------------------------------------
+
+WANTED = [
+    {"prompt": f"Write {n} letters of abc.", "wanted": list("abc"[: 1 + n % 3])} for n in range(10)
+]
+BOTH = "my_rewards:tests,kinds"
+
+
+def test_a_function_may_have_several_objectives_and_other_ones_in_another_row(mine):
+    """Worked by hand: a row wants n letters; `kinds` gives nothing for its third objective."""
+    task = mine(WANTED, BOTH, worst_reward="0,-1", reward_weights="3,6")
+    one, three = task.instance(0), task.instance(2)
+    assert task.objectives(one) == ("tests[0]", "first", "last", "never")
+    assert task.objectives(three)[:3] == ("tests[0]", "tests[1]", "tests[2]")
+    assert task.w_star(three).tolist() == [1, 1, 1, 2, 2, 2]
+    assert task.w_star(one).tolist() == [3, 2, 2, 2]
+    assert task.worst(three).tolist() == [0, 0, 0, -1, -1, -1]
+    found = task.score([one, three, one, three], [["b"], ["ca", "x"], [], []])
+    assert [R.tolist() for R in found[:2]] == [
+        [[0, 1, 0.1, -1]],
+        [[1, 0, 1, 1, 0.2, -1], [0, 0, 0, 1, 0.1, -1]],
+    ]
+    assert [R.shape for R in found[2:]] == [(0, 4), (0, 6)]
+    assert "first" in task.prompt(three, 1, weights=np.full(6, 1 / 6)).text
+    assert mine(WANTED, BOTH).w_star(three).tolist() == pytest.approx([1 / 6] * 6)
+    assert task.reward_functions.nones == {"tests": 0, "kinds": 3}
+
+
+@pytest.mark.parametrize(
+    ("said", "returned", "words"),
+    [
+        (["a", "b"], [1, 1], r"f returned 1 for one answer: expected a dict, or a list of 2, of"),
+        (["a", "b"], [[1], [1, 2]], r"f returned \[1\] for one answer: .* numbers for 'a', 'b'"),
+        (["a"], [{"b": 1}, {}], "f returned a number for 'b': there is 'a'"),
+        (["a"], [{"a": "1"}, {}], "expected a list with one dict or list of numbers for each"),
+        (["a"], [{"a": 1}], "f returned 1 rewards for 2 answers"),
+        (["a"], [{"a": np.nan}, {}], "f returned nan: a reward is a finite number"),
+        (["a"], [{"a": -1}, {}], "f returned -1, less than worst = 0"),
+        (0, [[], []], "f.objectives = 0: expected a list of names, or how many there are, from 1"),
+        ("ab", [[1, 1]] * 2, "f.objectives = 'ab': expected a list of names"),
+        (lambda **_: None, [[1]] * 2, "f.objectives = None: expected a list of names"),
+        (lambda wanted: 1, [[1]] * 2, "f.objectives raised TypeError: .*missing 1 required"),
+    ],
+)
+def test_what_a_function_with_several_objectives_says_is_checked(said, returned, words):
+    def f(completions, **columns):
+        return returned
+
+    f.objectives = said
+    with pytest.raises(ValueError, match=words):
+        OfFunctions([f]).score([Asked("x")], [["a", "b"]])
+
+
+def test_names_that_two_functions_give_are_refused(mine):
+    words = "each name may stand there once"
+    with pytest.raises(ValueError, match=words):
+        check_early_problems(mine(WANTED, "my_rewards:kinds,kinds"), 2, None)
+    check_early_problems(mine(WANTED, BOTH), 2, None)
+
+
+def test_a_script_of_trl_has_several_objectives_of_a_function_too(mine):
+    """Any part of a group, in any process, has the weights of its row: also one without answers."""
+    trl = pytest.importorskip("vpo_lite.integrations.trl")
+    functions = mine(WANTED, BOTH).reward_functions.functions
+    reward = trl.SetReward.of_functions(functions, answers=2, K=4, worst=[0, -1])
+    state, logged = type("State", (), {"global_step": 3}), {}
+    texts = ["<answer_1>a</answer_1> <answer_2>bc</answer_2>", "nothing", "<answer_1>b</answer_1>"]
+    wanted = [["a", "b"], ["a", "b"], ["a"]]  # the last row asks the same, and wants less
+    how = dict(trainer_state=state)
+    found = reward(["Write."] * 3, texts, wanted=wanted, log_metric=logged.__setitem__, **how)
+    again = pickle.loads(pickle.dumps(reward))
+    for i in range(3):
+        assert again(["Write."], texts[i : i + 1], wanted=wanted[i : i + 1], **how) == [found[i]]
+    names = ["tests[0]", "tests[1]", "first", "last", "never"]
+    key = f'"Write." {json.dumps(names, separators=(",", ":"))}'
+    W = vpo.sample_weights(4, 5, 1.0, rng=generator(0, "weights", 3, key))
+    R = np.array([[1, 0, 1, 0.1, -1], [0, 1, 1, 0.2, -1]])
+    assert found[0] == pytest.approx((W @ R.T).max(1).mean())
+    assert found[1] == pytest.approx((W @ [0, 0, -1, -1, -1]).mean())
+    assert logged["vpo/objective/first"] == pytest.approx((1 + 1 - 1 - 1 + 1 - 1) / 6)
+    assert "vpo/objective/tests[1]" not in logged  # one row lacks it
+    with pytest.raises(
+        TaskError, match=r"vpo_key = 'k': there for rows of objectives .* of its own"
+    ):
+        reward(["Write."] * 3, texts, wanted=wanted, vpo_key=["k"] * 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["native", "trl"])
+def test_a_run_whose_rows_differ_in_their_objectives(mine, command, capsys, engine):
+    if engine == "trl":
+        pytest.importorskip("trl")
+    mine(WANTED)
+    how = f"--reward-funcs {BOTH} --m 1 --method vpo --engine {engine}"
+    assert command(f"{how} --prompts 6", "run") == 0  # of nine: not all want equally many letters
+    summary = json.loads((mine.folder / "run" / "summary.json").read_text())
+    assert summary["steps"] == 2 and 0 < summary["set_reward"] < 1
+    lines = (mine.folder / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["objectives"] for line in lines] == [{}, {}]
+    capsys.readouterr()
+    (mine.folder / "answers.jsonl").write_text('{"id": 1, "record": 2, "text": "ab", "m": 1}\n')
+    judged = f"score --task functions --data rows.jsonl --reward-funcs {BOTH}"
+    assert main(f"{judged} --answers answers.jsonl".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = ["tests[0]", "tests[1]", "tests[2]", "first", "last", "never"]
+    assert (found["objectives"], found["rewards"]) == (names, [[1, 1, 0, 1, 0.2, 0]])
+    asked = f"report --task functions --data rows.jsonl --reward-funcs {BOTH} --model model --m 1"
+    assert main(f"{asked} --max-new-tokens 8 --device cpu --answers 4 --show 1".split()) == 0
+    assert "never 0" in capsys.readouterr().out
+
+
+def test_the_example_of_the_reference(capsys):
+    """The comments beside its last lines say what they give."""
+    page = (ROOT / "notebooks" / "REFERENCE.md").read_text("utf-8")
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "judge.obj" in c)
+    exec(code, known := {})
+    for line in code.splitlines()[-2:]:
+        made, _, told = line.partition("  # ")
+        assert np.array_equal(eval(made, known), eval(told))
+
+
 @pytest.mark.parametrize("worst", [0.0, -3e6])
 def test_a_reward_below_the_worst_by_rounding_is_the_worst(worst):
     """1 - 0.9 - 0.1 is -2.8e-17. A sum in float32 may miss by 6e-8 of its size."""
@@ -448,7 +584,8 @@ def test_functions_without_rows_are_refused(mine):
         ({1: 0.5, 2: 0.5}, "f returned {1: 0.5"),
         ({0.5, 1.0}, "f returned {0.5, 1.0}: expected a list"),  # in no order
         ([10**400, 0], "f returned .1000.*: expected a list"),
-        ([(0.5, 1), (1, 1)], "f returned .*: expected a list"),
+        ([(0.5, 1), (1, 1)], r"f returned \(0.5, 1\) for one .* write f.objectives = 2 below it"),
+        ([{"a": 1}, {"a": 0}], r"f returned {'a': 1} for one .* write f.objectives = .'a'. below"),
         (b"01", "f returned b'01': expected a list"),
         ("01", "f returned '01': expected a list"),
         (np.float64(1), r"f returned (np.float64\()?1.0\)?: expected a list"),  # NumPy 1 says 1.0
@@ -871,7 +1008,7 @@ def test_rows_for_which_a_function_has_no_reward_are_counted(mine, capsys):
 def test_an_answer_that_all_functions_leave_out_is_invalid_and_not_counted():
     one, other = (lambda **_: [None, None, 1, 1]), (lambda **_: [None, 1, 1, 1])
     both = RewardFunctions([one, other])
-    assert both.rewards(dict, 4).tolist() == [[0, 0], [0, 1], [1, 1], [1, 1]]
+    assert both.rewards(dict, 4) == [[0, 0], [0, 1], [1, 1], [1, 1]]
     assert list(both.nones.values()) == [1, 0]
     alone = RewardFunctions([one])
     alone.rewards(dict, 4)

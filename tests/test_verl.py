@@ -835,6 +835,48 @@ def test_veRLs_ray_workers_give_the_librarys_rewards(verl, tmp_path, monkeypatch
     assert found.non_tensor_batch["vpo/parse_rate"].tolist() == parsed
 
 
+JUDGE = """
+def tests(completions, wanted, **columns):
+    return [[float(w in c[0]["content"]) for w in row] for c, row in zip(completions, wanted)]
+
+tests.objectives = lambda wanted, **columns: len(wanted)
+"""
+
+
+@pytest.mark.slow
+def test_functions_whose_objectives_differ_from_row_to_row_are_exported(
+    verl, tmp_path, monkeypatch
+):
+    """The early rows have three, later ones two. veRL takes equal figures of all rollouts."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "judging.py").write_text(JUDGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    chat = [{"role": "user", "content": "Write letters."}]
+    rows = [{"prompt": chat, "wanted": list("abc" if n < 10 else "ab")} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = dict(data=str(tmp_path / "rows.jsonl"), reward_funcs="judging:tests")
+    config = config_of(task="functions", m=2, max_new_tokens=8, steps=9, **options)
+    export(config.but(eval_problems=2), tmp_path / "run")
+    written = rows_of(tmp_path / "run" / "train.parquet")
+    text, task = "<answer_1>a</answer_1> <answer_2>bc</answer_2>", config.make_task()
+    rollouts = [
+        one_rollout(text, **row | dict(prompt="ask", uid="u", global_steps=1 + n // 2))
+        for n, row in enumerate(written)
+    ]
+    _, found = managed(composed(tmp_path / "run", "vpo"), rollouts)
+    sizes, figures = set(), set()
+    for n, (row, one) in enumerate(zip(written, found, strict=True)):
+        x = task.instance(row["extra_info"]["seed"])
+        d = len(x.columns["wanted"])
+        key = group_key(task, x, row["extra_info"]["slot"])
+        W = sample_weights(8, d, 1.0, rng=generator(config.seed, "weights", n // 2, key))
+        R = np.array([[1, 0, 0], [0, 1, 1]])[:, :d]
+        assert one["reward_score"] == pytest.approx((W @ R.T).max(1).mean())
+        sizes.add(d)
+        figures.add(tuple(one["reward_extra_info"]))
+    assert sizes == {2, 3} and len(figures) == 1
+
+
 # --- a user's own configuration -------------------------------------------------------------------
 
 

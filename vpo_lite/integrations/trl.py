@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from ..checks import shown
 from ..estimators import METHODS
 from ..messages import check_names
 from ..tasks.base import Task, TaskError, group_key
@@ -208,13 +209,25 @@ class SetReward:
                 )
             own = [without_form(p, self.task.tag) for p in prompts]
             instances = [Asked(p, row, shared or {}) for p, row in zip(own, rows, strict=True)]
-            keys = [] if "vpo_key" in columns else [self.task.key(Asked(p)) for p in prompts]
+            named = [] if "vpo_key" in columns else zip(prompts, rows, strict=True)
+            keys = [self.task.key(Asked(prompt, row)) for prompt, row in named]
         else:
             instances, keys = self._problems(columns)
         keys, reward = list(columns.get("vpo_key", keys)), self.reward
+        self._check_alike(instances, keys)
         if any(columns.get(HELD_OUT, ())):
             reward, step, keys = replace(reward, K=math.inf), 0, [f"{HELD_OUT} {k}" for k in keys]
         return reward.score(self.task, instances, keys, texts, step), keys
+
+    def _check_alike(self, instances: Sequence, keys: Sequence[str]) -> None:
+        functions, names = self.task.reward_functions, {}
+        for x, key in zip(instances, keys, strict=True) if functions and functions.vary else ():
+            found = self.task.objectives(x)
+            if names.setdefault(key, found) != found:
+                raise TaskError(
+                    f"vpo_key = {shown(key)}: there for rows of objectives {shown(names[key])} and "
+                    f"{shown(found)}; give each row a key of its own"
+                )
 
     def log(self, groups: Sequence[Answers], log_metric: Callable) -> None:
         """Hand the means over the rollouts of some groups, or parts of groups, to TRL's

@@ -162,6 +162,8 @@ def common_objectives(task: Task) -> tuple[str, ...]:
     """The objectives that can be logged; none where they differ from problem to problem."""
     if isinstance(task, OwnScores):
         return task.names
+    if task.reward_functions and task.reward_functions.vary:
+        return ()
     check_seeds(task)
     names = {objectives_of(task, x) for x in early_problems(task)}
     return names.pop() if len(names) == 1 else ()

@@ -1,4 +1,4 @@
-"""Rows of a data set, scored by reward functions of yours: each function is one objective.
+"""Rows of a data set, scored by reward functions of yours: each is one objective, or several.
 
 A row is a JSON object with a ``prompt``, a text or chat messages, and any other columns. Functions
 are called as TRL calls reward functions, but for what TRL alone hands over (reward_functions.py).
@@ -75,7 +75,7 @@ class ByFunctions(Task):
     tagged_alone = False
 
     def use(self, functions: RewardFunctions, w_star) -> None:
-        """Score with these functions. w_star: (d,), or None for equal weights."""
+        """Score with these functions. w_star: one weight for each, or None for equal ones."""
         self.reward_functions, d = functions, len(functions.names)
         self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
         if self.weights.shape != (d,):
@@ -92,14 +92,24 @@ class ByFunctions(Task):
                 "w_star (--reward-weights) holds nothing but zeros: give a weight above 0"
             )
 
+    def parts(self, instance) -> list[tuple[str, ...]]:
+        """The objectives of each function."""
+        functions = self.reward_functions
+        if not functions.vary:
+            return functions.fixed
+        names = self.columns_of([instance])
+        return functions.parts({name: instance.columns.get(name) for name in names})
+
     def objectives(self, instance) -> tuple[str, ...]:
-        return self.reward_functions.names
+        return tuple(name for part in self.parts(instance) for name in part)
 
     def w_star(self, instance) -> np.ndarray:
-        return self.weights
+        """A function's weight is divided equally among its objectives."""
+        counts = [len(part) for part in self.parts(instance)]
+        return np.repeat(self.weights / counts, counts)
 
     def worst(self, instance) -> np.ndarray:
-        return np.array(self.reward_functions.worst)
+        return np.repeat(self.reward_functions.worst, [len(p) for p in self.parts(instance)])
 
     def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:
         """The columns that functions are handed with answers to these rows: by default theirs."""
@@ -110,7 +120,7 @@ class ByFunctions(Task):
     def prompt(
         self, instance: Asked, m: int, *, weights=None, pocket: dict | None = None
     ) -> Prompt:
-        goals = "" if weights is None else weighed("goals", self.reward_functions.names, weights)
+        goals = "" if weights is None else weighed("goals", self.objectives(instance), weights)
         asked = asking(instance.prompt, m, self.tag, goals)
         if isinstance(asked, str):
             return Prompt.words(asked)
@@ -131,10 +141,16 @@ class ByFunctions(Task):
         """Call every function once, with the answers of all instances."""
         asked = [x for x, texts in zip(instances, answers, strict=True) for _ in texts]
         texts = [text for some in answers for text in some]
-        R = np.zeros((0, len(self.reward_functions.names)))
+        parts = [self.parts(x) for x in instances]
+        of_each = [p for p, some in zip(parts, answers, strict=True) for _ in some]
+        found = iter(())
         if asked:
-            R = self.reward_functions.rewards(lambda: self.handed(asked, texts), len(asked))
-        return np.split(R, np.cumsum([len(texts) for texts in answers]))[:-1]
+            handed = functools.partial(self.handed, asked, texts)
+            found = iter(self.reward_functions.rewards(handed, len(asked), of_each))
+        return [
+            np.array([next(found) for _ in some], float).reshape(len(some), sum(map(len, part)))
+            for some, part in zip(answers, parts, strict=True)
+        ]
 
     def handed(self, asked: Sequence[Asked], texts: Sequence[str]) -> dict:
         """What a function is called with, for one answer to each row."""
@@ -173,6 +189,9 @@ class FunctionsTask(ByFunctions, RecordTask):
     one entry for each answer, all by name, and returns as many finite numbers; None is the worst
     reward. It gets copies, and the rows' own prompts. A row that lacks a column has None there.
     Completions have the form of the prompts: texts, or lists of one message of the assistant.
+
+    A function that names several ``objectives`` returns as many numbers for each answer: see
+    :class:`~.reward_functions.RewardFunctions`.
 
     A completion holds m answers, each between its ``<answer_i>`` and ``</answer_i>``; the prompt
     then asks for that form in its last lines. With m = 1 the prompt stays as it is, and the whole
@@ -288,7 +307,8 @@ class OfFunctions(ByFunctions):
     """Functions that are given as they are, and rows that come with the answers.
 
     - functions, worst: as in :class:`RewardFunctions`
-    - w_star: the fixed weights (d,); by default all are equal
+    - w_star: the fixed weights, one for each function; by default all are equal. A function's
+      weight is divided equally among its objectives.
 
     Raises ValueError for what is no such function, and for a worst or weights that do not fit.
 
@@ -308,9 +328,13 @@ class OfFunctions(ByFunctions):
         self.use(RewardFunctions(functions, worst), w_star)
 
     def key(self, instance: Asked) -> str:
-        """The canonical JSON of the prompt: the same text in every process."""
+        """The canonical JSON of the prompt, and of the objectives where they vary: the same text in
+        every process.
+        """
+        named = [self.objectives(instance)] if self.reward_functions.vary else []
         try:
-            return json.dumps(instance.prompt, sort_keys=True, separators=(",", ":"))
+            texts = [instance.prompt, *named]
+            return " ".join(json.dumps(x, sort_keys=True, separators=(",", ":")) for x in texts)
         except TypeError as error:
             raise TaskError(
                 f"prompt {shown(instance.prompt)} is no JSON, so it cannot name its group: add a "

@@ -1,4 +1,4 @@
-"""Reward functions of yours, called as TRL calls them: each is one objective."""
+"""Reward functions of yours, called as TRL calls them: each is one objective, or names several."""
 
 import inspect
 import math
@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..checks import LARGEST, check_finite, is_below, raised_by, shown
+from ..checks import (
+    LARGEST,
+    MOST_OBJECTIVES,
+    check_finite,
+    is_below,
+    is_whole,
+    raised_by,
+    shown,
+)
+from ..messages import is_plain
 from .base import TaskError
 from .by_name import attribute, in_modules, unwrapped
 
@@ -16,6 +25,12 @@ OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it al
 
 class RewardFunctions:
     """Functions of (prompts, completions, **columns), which return one number for each completion.
+
+    A function with an attribute ``objectives`` returns several for each: a dict with its names, or
+    a list in their order. What a dict lacks is None. The attribute is a list of names, or a number
+    n for the names ``function[0]`` to ``function[n - 1]``. Where these differ from row to row it is
+    a function of the row's columns that returns one or the other. So a row's objectives are known
+    without any answer: all processes draw the same weights for it, also where none can be read.
 
     - functions: one or more, not asynchronous; a name that occurs twice gets a number
     - worst: what None stands for, one number or one for each function. No function may return less:
@@ -28,10 +43,15 @@ class RewardFunctions:
     >>> def brief(completions, **columns):
     ...     return [1 / len(text) if text else None for text in completions]
     >>> found = RewardFunctions([brief, brief])
-    >>> found.names, found.rewards(lambda: {"completions": ["so", ""]}, 2).tolist()
+    >>> found.names, found.rewards(lambda: {"completions": ["so", ""]}, 2)
     (('brief_1', 'brief_2'), [[0.5, 0.5], [0.0, 0.0]])
     >>> found.nones  # an answer that all functions leave out is an invalid one
     {'brief_1': 0, 'brief_2': 0}
+    >>> def judge(completions, **columns):
+    ...     return [{"kind": 1.0, "short": 1 / len(text)} for text in completions]
+    >>> judge.objectives = ["kind", "short"]
+    >>> RewardFunctions([judge]).rewards(lambda: {"completions": ["so"]}, 1)
+    [[1.0, 0.5]]
     """
 
     def __init__(self, functions: Sequence[Callable], worst: float | Sequence[float] = 0.0):
@@ -68,6 +88,13 @@ class RewardFunctions:
                 f"{', '.join(self.names)}; rename one"
             )
         self.asked, self.nones = 0, dict.fromkeys(self.names, 0)  # answers; those without a reward
+        self.vary = any(map(callable, self.declared))  # from row to row
+        self.fixed = None if self.vary else self.parts({})
+
+    @property
+    def declared(self) -> list:
+        """What each function says of its objectives. Not kept: a lambda cannot be pickled."""
+        return [_declared(function) for function in self.functions]
 
     @classmethod
     def named(cls, text: str, worst: float | Sequence[float]) -> "RewardFunctions":
@@ -98,28 +125,43 @@ class RewardFunctions:
             except ValueError:
                 pass  # a function of C that tells nobody what it takes
 
-    def rewards(self, given: Callable[[], Mapping], count: int) -> np.ndarray:
-        """The rewards (count, d). given: makes the arguments; each function gets its own.
+    def parts(self, columns: Mapping) -> list[tuple[str, ...]]:
+        """The objectives of each function, for a row with these columns."""
+        both = zip(self.names, self.declared, strict=True)
+        return [(name,) if said is None else _named(name, said, columns) for name, said in both]
+
+    def rewards(
+        self, given: Callable[[], Mapping], count: int, parts: Sequence = ()
+    ) -> list[list[float]]:
+        """The reward vector of each answer.
+
+        - given: makes the arguments; each function gets its own
+        - parts: the :meth:`parts` of each answer's row, where they :attr:`vary`
 
         Raises TaskError that names the function: where it raises (KeyboardInterrupt and MemoryError
-        pass), and for anything but ``count`` finite numbers that are not below ``worst``.
+        pass), and for anything but ``count`` times its finite numbers, not below ``worst``.
         """
-        rows = zip(self.names, self.functions, self.worst, strict=True)
-        found = [
-            _checked(name, _called(name, function, given()), worst, count)
-            for name, function, worst in rows
-        ]
+        parts = parts if self.vary else [self.fixed] * count
+        found = []  # of each function, of each answer: its numbers
+        for i, said in enumerate(self.declared):
+            wanted, read = [part[i] for part in parts], _one if said is None else _several
+            returned = _called(self.names[i], self.functions[i], given())
+            found.append(_checked(self.names[i], returned, self.worst[i], wanted, read))
         self.asked += count
         for of_one in zip(*found, strict=True):
-            if len(of_one) > 1 and set(of_one) == {None}:
+            numbers = [x for some in of_one for x in some]
+            if len(numbers) > 1 and set(numbers) == {None}:
                 continue  # an invalid answer, of which `valid` tells
-            for name, x in zip(self.names, of_one, strict=True):
-                self.nones[name] += x is None
-        rewards = [
-            [worst if x is None else x for x in some]
-            for some, worst in zip(found, self.worst, strict=True)
+            for name, some in zip(self.names, of_one, strict=True):
+                self.nones[name] += None in some
+        return [
+            [
+                worst if x is None else x
+                for some, worst in zip(of_one, self.worst, strict=True)
+                for x in some
+            ]
+            for of_one in zip(*found, strict=True)
         ]
-        return np.array(rewards, float).T
 
     def warning_of_none(self) -> str:
         """A line on the functions that returned None for a tenth of the answers so far, or for
@@ -148,11 +190,38 @@ def _called(name: str, function: Callable, given: Mapping):
         raise TaskError(f"{name} raised {raised_by(error)}") from error
 
 
-def _checked(name: str, returned, worst: float, count: int) -> list[float | None]:
-    odd = f"{name} returned {shown(returned)}: expected a list with one number for each answer"
+def _declared(function: Callable):
+    """What a function says of its objectives: names, how many, or a function of a row's columns."""
+    said = getattr(function, "objectives", None)
+    return getattr(unwrapped(function), "objectives", None) if said is None else said
+
+
+def _named(name: str, said, columns: Mapping) -> tuple[str, ...]:
+    if callable(said):
+        said = _called(f"{name}.objectives", said, columns)
+    if is_whole(said) and 1 <= said <= MOST_OBJECTIVES:
+        return tuple(f"{name}[{i}]" for i in range(said))
+    if isinstance(said, list | tuple) and said and all(map(is_plain, said)):
+        return tuple(said)
+    raise TaskError(
+        f"{name}.objectives = {shown(said)}: expected a list of names, or how many there are, from "
+        "1; or a function of a row's columns that returns one of these"
+    )
+
+
+def _checked(
+    name: str, returned, worst: float, wanted: Sequence[tuple[str, ...]], read: Callable
+) -> list[list[float | None]]:
+    """The numbers of each answer. wanted: their names; read: makes them of what stands for one."""
+    count, kind = len(wanted), "number" if read is _one else "dict or list of numbers"
+    odd = f"{name} returned {shown(returned)}: expected a list with one {kind} for each answer"
     try:
         there = len(returned) if _is_listed(returned) else None
-        found = [None if x is None else _number(x) for x in returned] if there == count else None
+        found = None
+        if there == count:
+            found = [read(name, x, names) for x, names in zip(returned, wanted, strict=True)]
+    except TaskError:
+        raise
     except Exception as error:  # a class of the reader's own, or a tensor, may raise anything
         raise TaskError(odd) from error
     if there is None:
@@ -161,7 +230,7 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float | None
         raise TaskError(
             f"{name} returned {there} rewards for {count} answers: expected one for each answer"
         )
-    numbers = [x for x in found if x is not None]
+    numbers = [x for some in found for x in some if x is not None]
     for x in numbers:
         if not math.isfinite(x) or abs(x) > LARGEST:
             raise TaskError(
@@ -173,7 +242,33 @@ def _checked(name: str, returned, worst: float, count: int) -> list[float | None
             "be worth more; return no less, or begin anew with the least reward of each function "
             "as --worst-reward=A,B (in Python worst_reward; of SetReward.of_functions: worst)"
         )
-    return [x if x is None else max(x, worst) for x in found]
+    return [[x if x is None else max(x, worst) for x in some] for some in found]
+
+
+def _one(name: str, x, names: tuple[str, ...]) -> list[float | None]:
+    if isinstance(x, Mapping) or (_is_listed(x) and len(x) > 1):
+        named = shown(list(x)) if isinstance(x, Mapping) else len(x)
+        raise TaskError(
+            f"{name} returned {shown(x)} for one answer: expected a number; where it has several "
+            f"objectives, write {name}.objectives = {named} below it"
+        )
+    return [None if x is None else _number(x)]
+
+
+def _several(name: str, x, names: tuple[str, ...]) -> list[float | None]:
+    known = ", ".join(map(shown, names))
+    if isinstance(x, Mapping):
+        if other := [key for key in x if key not in names]:
+            raise TaskError(f"{name} returned a number for {shown(other[0])}: there is {known}")
+        x = [x.get(key) for key in names]
+    elif x is None:
+        x = [None] * len(names)
+    elif not _is_listed(x) or len(x) != len(names):
+        raise TaskError(
+            f"{name} returned {shown(x)} for one answer: expected a dict, or a list of "
+            f"{len(names)}, of numbers for {known}"
+        )
+    return [None if one is None else _number(one) for one in x]
 
 
 def _is_listed(returned) -> bool:
