@@ -362,6 +362,20 @@ def test_what_a_function_with_several_objectives_says_is_checked(said, returned,
         OfFunctions([f]).score([Asked("x")], [["a", "b"]])
 
 
+def test_a_row_without_objectives_is_refused_before_a_run(mine):
+    """It would have stopped the run in the step that first asks it."""
+    words = r"rows.jsonl, line 9: tests.objectives = 0: expected a list of names, or how many"
+    task = mine(WANTED[:8] + [{"prompt": "?", "wanted": []}] + WANTED[9:], BOTH)
+    with pytest.raises(ValueError, match=words):
+        task.check_machine()
+    mine(WANTED, BOTH).check_machine()
+    held_out = mine.folder / "held.jsonl"
+    held_out.write_text('{"prompt": "?", "wanted": ["a"]}\n{"prompt": "?"}\n')
+    words = "held.jsonl, line 2: tests.objectives raised TypeError: .* has no len"
+    with pytest.raises(ValueError, match=words):
+        mine(WANTED, BOTH, held_out_data=str(held_out)).check_machine()
+
+
 def test_names_that_two_functions_give_are_refused(mine):
     words = "each name may stand there once"
     with pytest.raises(ValueError, match=words):

@@ -227,7 +227,9 @@ def _is_named(item) -> bool:
 
 
 def _has_arguments(item) -> bool:
-    given = isinstance(item, dict) and item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
+    if not isinstance(item, dict):
+        return False
+    given = item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
     return isinstance(given, dict)
 
 

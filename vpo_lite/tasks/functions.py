@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, JsonValue
 
-from ..checks import LARGEST, check_finite, shortened, shown
+from ..checks import LARGEST, check_finite, shortened, shown, told_of
 from ..files import DamagedError
 from ..messages import shown_path
 from ..options import Option, numbers_of
@@ -79,18 +79,14 @@ class ByFunctions(Task):
         self.reward_functions, d = functions, len(functions.names)
         self.weights = np.full(d, 1 / d) if w_star is None else check_finite(w_star, "w_star", 1)
         if self.weights.shape != (d,):
-            raise ValueError(
-                f"weights w*: {self.weights.size} for {d} functions; give one for each"
-            )
+            raise ValueError(f"weights w*: {self.weights.size} for {d} functions; give one each")
         if (self.weights < 0).any():
             raise ValueError(
                 f"w_star = {shown(self.weights.tolist())}: expected 0 or more; let a function "
                 "return less for what shall be avoided"
             )
         if not self.weights.any():
-            raise ValueError(
-                "w_star (--reward-weights) holds nothing but zeros: give a weight above 0"
-            )
+            raise ValueError("w_star (--reward-weights) is nothing but zeros: give one above 0")
 
     def parts(self, instance) -> list[tuple[str, ...]]:
         """The objectives of each function."""
@@ -298,9 +294,16 @@ class FunctionsTask(ByFunctions, RecordTask):
         return self.columns  # so that a row that lacks one has None there
 
     def check_machine(self) -> None:
-        """Raise ValueError where a function does not take what it is handed."""
+        """Raise ValueError where a function does not take what it is handed, and for a row without
+        objectives.
+        """
         first = self.instance(self.seeds["train"][0])
         self.reward_functions.check_call(self.handed([first], [""]), self.path)
+        files = {self.path, self.held_out_data or self.path} if self.reward_functions.vary else ()
+        for loaded in map(self.load, sorted(files)):
+            for record, x in loaded.records.items():
+                with told_of(f"{loaded.path}, {loaded.named(record)}"):
+                    self.objectives(x)
 
 
 class OfFunctions(ByFunctions):
