@@ -4,6 +4,7 @@ searches whose outcome is known since the policy writes what it is told.
 
 import itertools
 import re
+import warnings
 from functools import partial
 from types import SimpleNamespace
 
@@ -34,6 +35,8 @@ HOPS, PLANS, MAZES = HopFacts(), CallPlans(), MazeTask()
 
 class Scripted:
     """A policy that writes what ``written(call, prompt)`` says, one token for each word."""
+
+    most_positions = None
 
     def __init__(self, written, pocket=None, task="programs"):
         self.written, self.prompts, self.calls = written, [], 0
@@ -553,9 +556,12 @@ def test_tokens_and_candidates_are_those_that_were_sampled_and_scored(pocket, mo
     problems = [task.instance(seed) for seed in range(3)]
     traces = evolve(pocket, task, problems, m=2, calls=10, seed=0, fresh=0.2)
     masks = [found.rollouts.mask.sum(-1).tolist() for found, _ in groups]
+    written = np.sum([[g.parsed.sum() for g in found.groups] for found, _ in groups], axis=0)
     assert [t.tokens for t in traces] == np.cumsum(masks, axis=0).T.tolist()
     for p, trace in enumerate(traces):
-        assert trace.candidates[-1] == sum(len(batch[p]) for batch in task.asked)
+        assert trace.candidates[-1] == written[p] + sum(len(b[p]) for b in task.asked[1::2])
+        asked = [answer for batch in task.asked for answer in batch[p]]
+        assert len(asked) == len(set(asked)) < trace.candidates[-1], "each is scored once"
         assert trace.best == sorted(trace.best)
     begun = [(f.groups[p], prefixes[p]) for f, prefixes in groups for p in range(3)]
     assert any(prefix.count(" ") for _, prefix in begun)
@@ -873,3 +879,191 @@ def test_seeds_are_no_problems_unless_the_problems_of_the_task_are_numbers():
     for number in (1, np.int64(1)):
         (trace,) = evolve(policy, Unknown(), [number], **how)
         assert trace.answer == "a"
+
+
+# --- what a search keeps, tells and refuses -------------------------------------------------------
+
+
+def in_words(*answers):
+    return Scripted(lambda call, prompt: write_numbered(answers, "answer"), pocket={})
+
+
+class Crowded(Scripted):
+    """A model of few positions: a token for each word of a prompt."""
+
+    most_positions = 40
+
+    def encode(self, prompt):
+        return prompt.text.split()
+
+
+@pytest.mark.parametrize("new, parents", [(10, 2), (11, 1), (18, 1), (19, 0)])
+def test_parents_that_do_not_fit_into_the_model_are_left_out(new, parents):
+    """The request is one word. The note begins with 13 and has 8 for each parent."""
+    text = write_numbered(["0.1 0.9", "0.9 0.1"], "answer")
+    policy = Crowded(lambda call, prompt: text, pocket={})
+    how = dict(calls=2, seed=0, fresh=0, tries=0, max_new_tokens=new)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        (trace,) = evolve(policy, Pairs(), [1], m=2, **how)
+    shown = policy.prompts[1][0].text
+    assert len(trace.best) == 2 and shown.count("one 0.") == parents
+    assert len(shown.split()) == 1 + 13 * (parents > 0) + 8 * parents
+    assert len(said) == (parents < 2)
+    assert all("40 positions, so it shows fewer parents" in str(w.message) for w in said)
+
+
+def test_a_limit_of_tokens_holds_for_each_rollout():
+    widths = []
+
+    class Limited(Scripted):
+        def sample(self, prompts, uniforms, temperature=1.0, **how):
+            widths.append(uniforms.shape)
+            return super().sample(prompts, uniforms, temperature, **how)
+
+    policy = Limited(lambda call, prompt: write_numbered(["0.1 0.9"], "answer"), pocket={})
+    evolve(policy, Pairs(), [1], m=1, calls=2, seed=0, max_new_tokens=7)
+    assert widths == [(1, 1, 7)] * 2
+    with pytest.raises(ValueError, match="max_new_tokens = 0: "):
+        evolve(policy, Pairs(), [1], m=1, calls=2, seed=0, max_new_tokens=0)
+
+
+class Shows(Pairs):
+    name = "shows"
+
+    def prompt(self, instance, m, *, weights=None, pocket=None):
+        return Prompt.words(f"weights {None if weights is None else weights.tolist()}")
+
+
+def test_a_policy_that_reads_weights_in_its_prompt_is_shown_those_of_the_search():
+    policy = in_words("0.1 0.9")
+    how = dict(m=1, calls=1, seed=0)
+    evolve(policy, Shows(), [1, 2], weights=[[1, 3], [2, 2]], show_weights=True, **how)
+    evolve(policy, Shows(), [1], weights=[[1, 3]], **how)
+    asked = [[prompt.text for prompt in prompts] for prompts in policy.prompts]
+    assert asked == [["weights [0.25, 0.75]", "weights [0.5, 0.5]"], ["weights None"]]
+    with pytest.raises(ValueError, match=r"weights = \[2.0, -1.0\]: with show_weights none may be"):
+        evolve(policy, Shows(), [1], weights=[np.array([2, -1])], show_weights=True, **how)
+
+
+def test_weights_below_0_have_no_target_where_it_is_not_known():
+    """A program that passes the second test only scores -3 * 0 + 1; the front does not hold it."""
+    x = TWO.instance(0)
+    weights = np.ones(len(TWO.objectives(x)))
+    assert TWO.target(x, weights) == len(weights)
+    weights[0] = -3
+    assert TWO.target(x, weights) == np.inf
+    maze = MAZES.instance(0)
+    assert MAZES.target(maze, -np.ones(len(MAZES.objectives(maze)))) == np.inf
+    with pytest.warns(UserWarning, match="weights below 0: no target is known"):
+        (trace,) = evolve(None, TWO, [x], m=3, calls=4, seed=0, weights=[weights])
+    assert trace.solved_at is None and len(trace.best) == 4
+
+
+class Hundred(Changed):
+    """Rewards are 0 to 100."""
+
+    name, target = "hundred", Task.target
+
+    def score(self, instances, answers):
+        return [100 * rewards for rewards in super().score(instances, answers)]
+
+
+@pytest.mark.filterwarnings("ignore:rewards below 0 or above 1")
+@pytest.mark.parametrize("weights, known", [([0.5, 0.5], False), ([0, -1], True)])
+def test_rewards_beyond_an_assumed_target_leave_none(weights, known):
+    (trace,) = evolve(None, Hundred(), [1], m=2, calls=5, seed=0, weights=[weights])
+    assert (trace.target, trace.solved_at) == (0.0 if known else np.inf, None)
+    assert len(trace.best) == 5
+
+
+def test_a_task_that_states_its_target_keeps_it(monkeypatch):
+    monkeypatch.setattr(Hundred, "target", lambda self, x, w: 70.0)
+    with pytest.warns(UserWarning, match="never counts as solved"):
+        (trace,) = evolve(None, Hundred(), [1], m=2, calls=50, seed=0)
+    assert trace.target == 70.0 and trace.solved_at is not None
+
+
+@pytest.mark.parametrize("calls, m, told", [(7, 7, 0), (10, 5, 1), (60, 5, 1)])
+def test_answers_that_cannot_be_read_are_told_of_once_from_fifty_on(calls, m, told):
+    policy = Scripted(lambda call, prompt: "nothing to read", pocket={})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        evolve(policy, Unknown(), [1], m=m, calls=calls, seed=0)
+    assert len(said) == told
+    assert all("100% of the answers could not be read" in str(w.message) for w in said)
+
+
+@pytest.mark.parametrize("read, told", [(1, 1), (2, 0)])
+def test_nine_in_ten_unreadable_answers_are_told_of(read, told):
+    policy = in_words(*["0.1 0.9"] * read)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        evolve(policy, Pairs(), [1], m=10, calls=5, seed=0, tries=0)
+    assert len(said) == told
+
+
+class Failing(Changed):
+    """The third call of the scorer ends in this error."""
+
+    name, error = "failing", RuntimeError("the judge is down")
+
+    def score(self, instances, answers):
+        if len(self.__dict__.setdefault("asked", [])) == 4:
+            raise self.error
+        return super().score(instances, answers)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the judge is down"), KeyboardInterrupt()])
+def test_what_was_found_before_an_error_is_kept(monkeypatch, error):
+    monkeypatch.setattr(Failing, "error", error)
+    traces, told = [], []
+    with pytest.raises(type(error)):
+        how = dict(traces=traces, tell=lambda *now: told.append(now))
+        evolve(None, Failing(), [1, 2], m=2, calls=5, seed=0, **how)
+    assert told == [(0, 5), (1, 5), (2, 5)]
+    assert [len(trace.best) for trace in traces] == [2, 2]
+    whole = evolve(None, Changed(), [1, 2], m=2, calls=2, seed=0)
+    assert [told_of(t) for t in traces] == [told_of(t) for t in whole]
+    with pytest.raises(ValueError, match=r"traces = \['x'\]: expected an empty list"):
+        evolve(None, Changed(), [1], m=2, calls=2, seed=0, traces=["x"])
+
+
+def told_of(trace):
+    return trace.best, trace.candidates, trace.answer, trace.solved_at
+
+
+def test_equal_problems_give_equal_traces_and_another_seed_others():
+    first, second = evolve(None, Changed(), [1, 1], m=2, calls=4, seed=0)
+    (other,) = evolve(None, Changed(), [1], m=2, calls=4, seed=1)
+    assert told_of(first) == told_of(second) != told_of(other)
+
+
+def test_a_task_that_gives_no_mutation_once_is_named_with_the_answer(monkeypatch):
+    monkeypatch.setattr(
+        Changed, "mutate", lambda self, x, answer, rng: None if answer else "0.5 0.5"
+    )
+    said = r"^task 'changed': mutate\(instance, '0.5 0.5', rng\) gave None: expected an answer"
+    with pytest.raises(TaskError, match=said):
+        evolve(None, Changed(), [1], m=2, calls=9, seed=0)
+
+
+def test_an_answer_of_the_tasks_own_that_its_scorer_cannot_take_is_named(monkeypatch):
+    """The scorer splits an answer into two numbers."""
+    monkeypatch.setattr(Changed, "mutate", lambda self, x, answer, rng: "zzz" if answer else "1 0")
+    with pytest.raises(ValueError, match="could not convert") as caught:
+        evolve(None, Changed(), [1], m=2, calls=9, seed=0)
+    (note,) = caught.value.__notes__
+    assert note.startswith("task 'changed': raised when scoring 'zzz', which mutate(...) gave")
+    monkeypatch.setattr(Changed, "combine", lambda self, x, first, second: ["yyy"])
+    with pytest.raises(ValueError) as caught:
+        evolve(in_words("0.1 0.9", "0.9 0.1"), Changed(), [1], m=2, calls=1, seed=0)
+    assert "scoring 'yyy', which combine(...) gave" in caught.value.__notes__[0]
+
+
+def test_an_answer_that_comes_again_is_scored_once_and_counts_each_time():
+    task = Pairs()
+    policy = in_words("0.1 0.9", "0.1 0.9", "0.9 0.1")
+    (trace,) = evolve(policy, task, [1], m=3, calls=4, seed=0, tries=0)
+    assert trace.candidates == [3, 6, 9, 12]
+    assert [row for (row,) in task.asked if row] == [["0.1 0.9", "0.9 0.1"]]

@@ -1,1 +1,28 @@
-"""Search with a trained policy: best-of-n, evolution, and trees. It changes no parameter."""
+"""Search with a trained policy. It changes no parameter.
+
+- :mod:`.best_of`: the best of k answers, under any weights
+- :func:`evolve`: the policy proposes answers, an archive keeps them, and the task joins pairs
+- :func:`beam`: sets of answers, grown answer by answer from the best ones
+- :func:`most_probable`: the most probable answers, token by token
+- :mod:`.openevolve`: `evolve` with the islands of OpenEvolve, and its own program
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+_LAZY = {"best_of": "best_of", "evolve": "evolution", "beam": "tree", "most_probable": "tree"}
+
+__all__ = [*_LAZY]
+
+if TYPE_CHECKING:
+    from . import best_of as best_of
+    from .evolution import evolve as evolve
+    from .tree import beam as beam
+    from .tree import most_probable as most_probable
+else:
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f".{_LAZY[name]}", __name__)
+        return module if name == _LAZY[name] else getattr(module, name)

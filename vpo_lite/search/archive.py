@@ -11,8 +11,8 @@ from ..checks import LARGEST_WEIGHT, check_finite, check_whole, shown
 CELLS = 1_024  # a grid has about so many, but two at least for each objective
 OUTSIDE = (
     "rewards below 0 or above 1: the archive's cells divide 0 to 1, so such rewards share the "
-    "outermost cells. Without a known front a search counts as solved at rewards of 1. Scale the "
-    "rewards to 0 to 1"
+    "outermost cells. Without a known front a search that meets rewards above 1 knows no target, "
+    "and never counts as solved. Scale the rewards to 0 to 1"
 )
 ROUNDING = 1e-9  # of a cell: 0.29 * 100 is a little less than 29
 

@@ -30,10 +30,15 @@ def joined_of(task: Task, instance, first: str, second: str) -> list[str]:
     return found
 
 
-def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generator) -> str | None:
-    """An answer with a random change; None where the task knows no mutations."""
+def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generator) -> str:
+    """An answer with a random change. ValueError where the task knows no mutations."""
+    if type(task).mutate is Task.mutate:
+        raise ValueError(
+            f"policy = None: task {shown(task.name)} knows no random mutations; override its "
+            "mutate(instance, answer, rng), or give a policy"
+        )
     mutation = task.mutate(instance, answer, rng)
-    if mutation is not None and not is_plain(mutation):
-        given = f"mutate(...) gave {shown(mutation)}"
+    if not is_plain(mutation):
+        given = f"mutate(instance, {shown(answer)}, rng) gave {shown(mutation)}"
         raise TaskError(f"task {task.name!r}: {given}: expected an answer, a text")
     return mutation

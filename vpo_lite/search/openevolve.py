@@ -28,13 +28,13 @@ from ..policy.loading import check_there, load_policy
 from ..policy.shipped import description
 from ..randomness import generator
 from ..tasks.base import TaskError
-from ..tasks.registry import make_task
+from ..tasks.registry import make_task, task_name
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import check_seed, objectives_of, worst_of
 from ..training.rollouts import draw_uniforms, sample_answers, token_limits
 from .archive import Archive, Elite
-from .evolution import beginning, written
+from .one_problem import beginning, written
 
 INSPIRATIONS = 5  # sampled with each parent, as OpenEvolve does
 START = "nothing yet"  # what the search begins from
@@ -200,7 +200,7 @@ def run_stock(
     OpenEvolve draws from sets whose order differs between processes.
 
     - policy: a name or a folder, as for ``load_policy``
-    - task, options, problem: the task's name, its options, and the seed of the problem
+    - task, options, problem: the task's name or class, its options, the seed of the problem
     - folder: for its logs, checkpoints and the best program
 
     It restores random streams, environment variables, log and signal handlers. Ctrl-C ends it
@@ -209,7 +209,7 @@ def run_stock(
     for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
         check_whole(value, name)
     check_seed(seed)
-    options, folder = dict(options or {}), Path(folder)
+    task, options, folder = task_name(task), dict(options or {}), Path(folder)
     made = make_task(task, options)
     made.check_machine()
     check_there(policy, download=True)

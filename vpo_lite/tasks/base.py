@@ -317,21 +317,32 @@ class Task:
     # --- search (vpo_lite/search) -----------------------------------------------------------------
 
     def combine(self, instance: Any, first: str, second: str) -> Sequence[str]:
-        """Answers that are made of parts of two answers. By default there are none."""
+        """Answers that are made of parts of two answers. By default there are none.
+
+        They are scored as they are, without :meth:`parse` and :meth:`read`: give each in the form
+        that these return. So do for :meth:`mutate`.
+        """
         return ()
 
     def mutate(self, instance: Any, answer: str | None, rng: np.random.Generator) -> str | None:
-        """An answer with a random change; for None a random answer. By default None: unknown."""
+        """An answer with a random change; for None a random answer.
+
+        A task that overrides it gives an answer in each call. Without it there is no search without
+        a policy.
+        """
         return None
 
     def target(self, instance: Any, weights: np.ndarray) -> float:
         """The score w . r at which a search has reached its goal; infinity where it has none.
 
-        By default the best on the true front; where it is unknown, that of the best rewards from 0
-        to 1. A task whose rewards go beyond 1 overrides it.
+        By default the best on the true front, and infinity for weights below 0: the best answer
+        need not be there. Without a front it is that of the best rewards from 0 to 1; a search that
+        meets a better one then has no goal. Override it where you know more.
         """
         front = self.front(instance)
-        return float(np.maximum(weights, 0).sum() if front is None else np.max(front @ weights))
+        if front is None:
+            return float(np.maximum(weights, 0).sum())
+        return np.inf if np.min(weights) < 0 else float(np.max(front @ weights))
 
 
 def group_key(task: Task, instance, slot: int) -> str:

@@ -230,8 +230,10 @@ class SingleRule(Task):
         return mutated(answer, tuple(OPERATIONS), rng)
 
     def target(self, instance, weights: np.ndarray) -> float:
-        """The score of an answer that passes all tests: a conditional can."""
-        return float(np.sum(weights))
+        """The score of an answer that passes all tests: a conditional can. Unknown for weights
+        below 0.
+        """
+        return np.inf if np.min(weights) < 0 else float(np.sum(weights))
 
 
 class HiddenRules(SingleRule):

@@ -70,11 +70,13 @@ def read_answers(
     prompts: Sequence[Prompt] | None = None,
     tokens: np.ndarray | None = None,
     truncated: np.ndarray | None = None,
+    known: Sequence[dict] | None = None,
 ) -> list[Answers]:
     """Parse and score completions from any source: texts (P, G) -> P groups.
 
     - prompts: a prompt's prefix is put before its completions
     - tokens, truncated (P, G): 0 and False where they are not given
+    - known: as for :func:`score_answers`
 
     Raises TaskError where the task's parser or scorer gives what cannot work.
     """
@@ -87,7 +89,7 @@ def read_answers(
         [_parsed(task, x, text, m) for text in group]
         for x, group in zip(instances, whole, strict=True)
     ]
-    rewards = score_answers(task, instances, answers)
+    rewards = score_answers(task, instances, answers, known)
     return [
         Answers(
             instance=x,
@@ -162,14 +164,24 @@ def judge(task: Task, asked: Sequence[tuple[Any, str, int]]) -> list[Judged]:
     ]
 
 
-def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np.ndarray]:
+def score_answers(
+    task: Task, instances: Sequence, answers: Sequence, known: Sequence[dict] | None = None
+) -> list[np.ndarray]:
     """Reward vectors of P groups of answers: one array (G, m, d) per group.
 
-    answers: P lists of G lists of m answers; None gets the worst vector. The task scores all groups
-    in one call. Raises TaskError for scores of a wrong shape, and for those that are no real,
+    - answers: P lists of G lists of m answers; None gets the worst vector. The task scores all
+      groups in one call
+    - known: P dicts from answers to their rewards (d,). An answer of these is not scored again, and
+      they get what is scored now. None: every answer is scored, also one that is there twice
+
+    Raises TaskError for scores of a wrong shape, and for those that are no real,
     finite, unmasked numbers of at most 1e100 in size.
     """
     flat = [[a for row in group for a in row if a is not None] for group in answers]
+    asked = flat
+    if known is not None:
+        pairs = zip(flat, known, strict=True)
+        flat = [[a for a in dict.fromkeys(texts) if a not in there] for texts, there in pairs]
     scored = task.score(instances, flat)
     listed = isinstance(scored, Iterable) and getattr(scored, "ndim", 1) > 0
     if not listed:
@@ -183,11 +195,17 @@ def score_answers(task: Task, instances: Sequence, answers: Sequence) -> list[np
             f"task {task.name!r} gave scores of {len(scored)} problems: expected {len(flat)}"
         )
     rewards = []
-    for x, group, texts, vectors in zip(instances, answers, flat, scored, strict=True):
+    for p, (x, group, texts, vectors) in enumerate(
+        zip(instances, answers, flat, scored, strict=True)
+    ):
         worst = worst_of(task, x)
         R = np.tile(worst, (len(group), len(group[0]), 1))
         parsed = np.array([[a is not None for a in row] for row in group], dtype=bool)
-        R[parsed] = _scores(task, texts, vectors, len(worst))
+        found = _scores(task, texts, vectors, len(worst))
+        if known is not None:
+            known[p].update(zip(texts, found, strict=True))
+            found = [known[p][a] for a in asked[p]]
+        R[parsed] = np.reshape(found, (-1, len(worst)))
         rewards.append(R)
     return rewards
 

@@ -40,6 +40,7 @@ def sample_answers(
     dtype: str = "auto",
     compiled: bool = False,
     at_once: int | None = None,
+    known: Sequence[dict] | None = None,
 ) -> Sampled:
     """Ask the policy for m answers to each of P problems, G times, and score them.
 
@@ -49,6 +50,7 @@ def sample_answers(
     - notes: P texts appended to requests in words, or None
     - stop: a token that ends a rollout, too; None for the one that the policy names, if any
     - temperature, dtype, compiled, at_once: as in :meth:`Policy.sample`
+    - known: as for :func:`score_answers`
 
     Returns a :class:`Sampled`: P groups with rewards (G, m, d), and P * G rollouts. Raises
     TaskError for what the task gives that cannot work.
@@ -61,7 +63,7 @@ def sample_answers(
     if prefixes is not None:
         prompts = [replace(p, prefix=text) for p, text in zip(prompts, prefixes, strict=True)]
     if notes is not None:
-        prompts = [_noted(p, note) for p, note in zip(prompts, notes, strict=True)]
+        prompts = [noted(p, note) for p, note in zip(prompts, notes, strict=True)]
     stop = last_word(policy, m) if stop is None else stop
     how = dict(stop=stop, dtype=dtype, compiled=compiled, at_once=at_once)
     rollouts = policy.sample(prompts, uniforms, temperature, **how)
@@ -75,6 +77,7 @@ def sample_answers(
         prompts=prompts,
         tokens=rollouts.mask.sum(-1).cpu().numpy().reshape(-1, G),
         truncated=rollouts.truncated.cpu().numpy().reshape(-1, G),
+        known=known,
     )
     return Sampled(groups, rollouts, time.perf_counter() - started)
 
@@ -114,7 +117,7 @@ def draw_uniforms(rollouts: int, limits: Sequence[int], keys: Sequence[tuple]) -
     return uniforms
 
 
-def _noted(prompt: Prompt, note: str) -> Prompt:
+def noted(prompt: Prompt, note: str) -> Prompt:
     """A request in words with a note at its end."""
     *turns, last = prompt.messages
     content = f"{last['content']}\n\n{note}" if note else last["content"]

@@ -1,0 +1,26 @@
+"""What `vpo_lite.search` names, without loading it before it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+import vpo_lite.search as search
+
+
+def test_the_searches_are_at_hand_and_the_help_names_each():
+    from vpo_lite.search.evolution import evolve
+    from vpo_lite.search.tree import beam, most_probable
+
+    assert (search.evolve, search.beam, search.most_probable) == (evolve, beam, most_probable)
+    assert set(search.__all__) == {"best_of", "evolve", "beam", "most_probable"}
+    helped = search.__doc__.replace("`.", "`")
+    assert all(f"`{name}`:" in helped for name in search.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'evolv'"):
+        search.evolv  # noqa: B018
+
+
+@pytest.mark.slow
+def test_to_name_the_package_loads_no_torch():
+    code = "import sys, vpo_lite.search; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
