@@ -32,6 +32,20 @@ def test_without_the_package_one_line_names_the_cure(monkeypatch):
         Islands([1.0])
 
 
+@pytest.mark.parametrize(
+    "task, said",
+    [
+        (TWO, "^task = .*: expected a name, 'package.module:Class' or a class"),
+        (HiddenRules, "nope"),
+    ],
+)
+def test_a_task_of_a_stock_run_is_a_name_or_a_class(tmp_path, task, said):
+    """The class itself is taken: what is refused then is the policy."""
+    how = dict(m=1, iterations=1, seed=0, folder=tmp_path)
+    with pytest.raises(ValueError, match=said):
+        run_stock("nope", task, 0, **how)
+
+
 def test_metrics_are_the_rewards_of_the_text_and_malformed_ones_the_worst():
     x = TWO.instance(3)
     right = metrics_of("programs", {"branches": 2}, 3, f" {x.rules[0]}\n")

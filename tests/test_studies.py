@@ -19,6 +19,7 @@ from vpo_lite.files import DamagedError
 from vpo_lite.locks import BusyError, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.policy import Policy
 from vpo_lite.search.evolution import evolve
 from vpo_lite.studies import (
     declaration,
@@ -822,6 +823,43 @@ def test_the_table_counts_wins_problem_by_problem(study, folder, searched, tmp_p
     lines = searches.markdown(study, copy).splitlines()
     vpo_line = next(line for line in lines if line.startswith("| VPO |"))
     assert "| 2 | 0.667 | 6 |" in vpo_line and "| 1 : 0 | 1 |" in vpo_line  # one win, two ties
+    cells = dict(
+        zip(*(line.strip("| ").split(" | ") for line in (lines[0], vpo_line)), strict=True)
+    )
+    rows = searched["vpo"]
+    assert cells["scored"] == f"{sum(sum(map(sum, r.candidates)) for r in rows) / 12:.0f}"
+    assert cells["best score"] == f"{sum(sum(map(sum, r.best)) for r in rows) / 12:.3f}"
+
+
+@pytest.mark.parametrize(
+    "changes, most", [({"max_new_tokens": 2}, 2), ({"method": "goal_conditioned", "m": 1}, 99)]
+)
+def test_a_search_obeys_the_settings_of_its_runs(
+    study, folder, searched, monkeypatch, changes, most
+):
+    """The token limit, and the weights in the prompts of a goal-conditioned policy."""
+    lengths, prompts, told = [], [], []
+    real = Policy.sample
+
+    def spied(self, asked, uniforms, *given, **how):
+        lengths.append(uniforms.shape[-1])
+        prompts.extend(prompt.symbols for prompt in asked)
+        return real(self, asked, uniforms, *given, **how)
+
+    monkeypatch.setattr(Policy, "sample", spied)
+    search = searches.Search(study, "start", study.job("start", 1e-4, 0))
+    monkeypatch.setattr(searches.Search, "config", search.config.but(**changes))
+    made = searching._found(search, search.adapter(folder), lambda *now: told.append(now))
+    assert told[0] == (search.run, 0, 8) and told[-1] == (search.run, 8, 8)
+    assert max(lengths) <= most and None not in made["targets"]
+    assert {"<w" in prompt for prompt in prompts} == {"method" in changes}
+
+
+def test_a_search_without_a_target_shows_its_best_score(study, folder, searched, monkeypatch):
+    row = searched["vpo"][0].model_copy(update={"targets": [None] * 3, "solved": [[None] * 3] * 2})
+    monkeypatch.setattr(searches, "finished", lambda *_: {"vpo": [row], "grpo": [row]})
+    line = searches.markdown(study, folder).splitlines()[2]
+    assert f"| no target is known |  | {np.mean(row.best):.3f} |" in line
 
 
 def test_equal_shares_of_solved_searches_are_a_tie(study, folder, searched, monkeypatch):

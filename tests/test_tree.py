@@ -10,6 +10,7 @@ from vpo_lite import exact_set_reward, load_policy
 from vpo_lite.policy.sampling import cache_name
 from vpo_lite.search import tree
 from vpo_lite.search.tree import beam, most_probable
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.tasks.program_rules import LONGEST, OPERATIONS, HiddenRules
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers
@@ -177,7 +178,7 @@ class FourWords:
     """A policy to which the four words that it knows are equally probable, whatever came before."""
 
     words = ("<program_1>", "plus", "</program_1>", "<eos>")
-    eos_ids = frozenset({3})
+    eos_ids, most_positions = frozenset({3}), None
 
     def __init__(self, pocket):
         self.pocket, self.tokenizer = pocket, self
@@ -435,3 +436,36 @@ def test_impossible_beams_are_refused(policy, task, instances, change, message):
     how = {"task": task, "instances": instances, "m": 2, "width": 1, "branches": 1} | change
     with pytest.raises(ValueError, match=message):
         beam(policy, **how)
+
+
+def test_a_model_of_few_positions_is_refused_before_anything_is_read(
+    policy, task, instances, monkeypatch
+):
+    """A prompt and its answers fit with 5 tokens an answer, and not with 6."""
+    asked = max(len(policy.encode(task.prompt(x, 2, pocket=policy.pocket))) for x in instances)
+    one = max(len(policy.encode(task.prompt(x, 1, pocket=policy.pocket))) for x in instances)
+    how = dict(m=2, width=1, branches=1)
+    monkeypatch.setattr(type(policy), "most_positions", asked + 10)
+    assert len(beam(policy, task, instances, max_new_tokens=5, **how)) == 3
+    monkeypatch.setattr(type(policy), "most_positions", one + 5)
+    found = most_probable(policy, task, instances, answers=1, tokens=20, max_new_tokens=5)
+    assert all(len(x.answers) == 1 for x in found)
+    read = []
+    for name in ("sample", "next_logprobs"):
+        monkeypatch.setattr(type(policy), name, lambda *_, **__: read.append(1))
+    monkeypatch.setattr(type(policy), "most_positions", asked + 11)
+    with pytest.raises(TaskError, match=r"and 12 new ones need more .* lower max_new_tokens"):
+        beam(policy, task, instances, max_new_tokens=6, **how)
+    monkeypatch.setattr(type(policy), "most_positions", one + 5)
+    with pytest.raises(TaskError, match=r"and 6 new ones need more .* lower max_new_tokens"):
+        most_probable(policy, task, instances, answers=1, tokens=20, max_new_tokens=6)
+    with pytest.raises(ValueError, match="max_new_tokens = 0: "):
+        beam(policy, task, instances, max_new_tokens=0, **how)
+    assert not read
+
+
+def test_a_limit_of_tokens_leaves_out_longer_completions(policy, task, instances):
+    """With 2 tokens there is one word and its closing tag: the answers of one operation."""
+    how = dict(answers=30, tokens=200, max_new_tokens=3)
+    for found in most_probable(policy, task, instances, **how):
+        assert found.answers and {len(a.split()) for a in found.answers} <= {1}

@@ -1,11 +1,13 @@
 """``vpo-lite study``: run a declared study, one run after the other, and print what came out."""
 
+import contextlib
 import sys
+import warnings
 
 from ..checks import shown
 from ..messages import for_shell
 from . import study_workers
-from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, requests, say
+from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, progress, requests, say
 from .study_tables import FIGURES, print_table
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
@@ -30,7 +32,7 @@ def flags(made, arguments) -> None:
         action="store_true",
         help="every seed at every learning rate (default: only seed 0; others at the chosen rate)",
     )
-    add_number(made, "--workers", "processes that share the runs (default: 1)")
+    add_number(made, "--workers", "processes that share the runs, or the searches (default: 1)")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--plan", action="store_true", help="list the runs and their state, and end")
     what.add_argument(
@@ -39,7 +41,11 @@ def flags(made, arguments) -> None:
         help="print a command for each run that can start now, for a scheduler, and end",
     )
     what.add_argument("--run", dest="run_key", metavar="KEY", help="only this run of the --plan")
-    what.add_argument("--search", action="store_true", help="evolution with the trained policies")
+    what.add_argument(
+        "--search",
+        action="store_true",
+        help="evolution with the trained policies, in one process; --workers N: in several",
+    )
     what.add_argument(
         "--table",
         nargs="*",
@@ -273,8 +279,9 @@ def _waiting(bar, what: str):
 
     def wait(run):
         text = f"waiting: another process {what} {run}"
-        bar.set_description(text)
-        if bar.disable and run not in told and not study_workers.is_one():
+        if sys.stderr.isatty():
+            bar.set_description(text)
+        elif run not in told and not study_workers.is_one():
             told.add(run)
             note(text)
 
@@ -305,7 +312,8 @@ def _search(study, folder, options) -> int | None:
     with requests():
         if not (known := searches(study, folder)):
             raise Wrong(f"{folder}: no finished run to search with; see --plan")
-        policies, waiting = len(to_do(study, folder)), waits_for_runs(study, known)
+        to_do(study, folder)  # refuses a missing policy
+        waiting = waits_for_runs(study, known)
         _make(folder)
     if waiting and not study_workers.is_one():
         note(f"leaving out policies of unfinished runs: {', '.join(waiting)}; see --plan")
@@ -313,12 +321,28 @@ def _search(study, folder, options) -> int | None:
         return _share(study, folder, options)
     from ..studies.searching import run_searches
 
-    with bars()(total=policies, disable=not sys.stderr.isatty(), unit="policy") as bar:
-        for found in run_searches(study, folder, wait=_waiting(bar, "searches with")):
+    how = dict(unit="call", delay=2, leave=False, disable=study_workers.is_one())
+    with progress(**how) as bar, _warnings_as_notes():
+
+        def tell(run, done, calls):
+            if not done:
+                bar.reset(calls)
+                bar.set_description(f"search with {run}", refresh=False)
+            bar.update(done - bar.n)
+
+        wait = _waiting(bar, "searches with")
+        for found in run_searches(study, folder, tell=tell, wait=wait):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "
                 f"answers, {found.seconds:.0f} s"
             )
             sys.stdout.flush()
-            bar.update()
     _tell_end([], options)
+
+
+@contextlib.contextmanager
+def _warnings_as_notes():
+    """A context in which a warning is one line on stderr, as the command's own messages are."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: note(message)
+        yield

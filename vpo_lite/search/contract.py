@@ -1,13 +1,15 @@
-"""What a search asks of a task's values: one that cannot work is a TaskError."""
+"""What a search asks of a task's values, and of a policy: what cannot work is a TaskError."""
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from ..checks import check_number, shown
+from ..checks import check_number, check_whole, shown
 from ..messages import is_plain
+from ..policy.policy import Policy
 from ..tasks.base import Task, TaskError
-from ..training.contract import blamed
+from ..training.contract import blamed, prompt_of
+from ..training.rollouts import token_limits
 
 
 def target_of(task: Task, instance, weights: np.ndarray) -> float:
@@ -42,3 +44,16 @@ def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generat
         given = f"mutate(instance, {shown(answer)}, rng) gave {shown(mutation)}"
         raise TaskError(f"task {task.name!r}: {given}: expected an answer, a text")
     return mutation
+
+
+def limits_of(policy: Policy, task: Task, m: int, instances, limit: int | None) -> list[int]:
+    """The token limit of one answer to each problem: ``limit``, or what it may need. TaskError
+    where the model has too few positions for m of them.
+    """
+    if limit is not None:
+        check_whole(limit, "max_new_tokens")
+    limits = token_limits(policy, task, 1, instances, limit)
+    for x, most in zip(instances, limits, strict=True) if policy.most_positions else ():
+        asked = policy.encode(prompt_of(task, x, m, pocket=policy.pocket))
+        policy.check_room(len(asked), m * most)
+    return limits

@@ -24,11 +24,10 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, score_answers
-from ..training.contract import check_instances, check_policy, check_seed, prompt_of, tokens_of
+from ..training.contract import check_instances, check_policy, check_seed, prompt_of
 from ..training.evaluate import ROWS
-from ..training.rollouts import draw_uniforms, sample_answers, token_limits
-
-# --- token by token -------------------------------------------------------------------------------
+from ..training.rollouts import draw_uniforms, sample_answers
+from .contract import limits_of
 
 
 class Probable(NamedTuple):
@@ -56,6 +55,7 @@ def most_probable(
     answers: int,
     tokens: int,
     at_once: int = 1,
+    max_new_tokens: int | None = None,
 ) -> list[Probable]:
     """The most probable answers to each problem: best-first search over tokens, with m = 1.
 
@@ -69,8 +69,10 @@ def most_probable(
     - tokens: budget for each problem; reading one prefix costs 1
     - at_once: prefixes of one problem that are read together. 1 is strictly best-first. More are
       faster, but the last of them may be read in vain.
+    - max_new_tokens: of a completion; None: what one answer may need
 
-    A small budget may find no answer. Raises ValueError for numbers below 1.
+    A small budget may find no answer. Raises ValueError for numbers below 1, and for too few
+    positions of the model.
 
     >>> import numpy as np, vpo_lite as vpo
     >>> from vpo_lite.tasks.programs import ProgramsTask
@@ -84,7 +86,8 @@ def most_probable(
     for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
-    searches = [_BestFirst(policy, task, x, answers, tokens) for x in instances]
+    limits = zip(instances, limits_of(policy, task, 1, instances, max_new_tokens), strict=True)
+    searches = [_BestFirst(policy, task, x, answers, tokens, limit) for x, limit in limits]
     per_pass = max(1, ROWS // at_once)
     while going := [search for search in searches if search.goes_on()]:
         for first in range(0, len(going), per_pass):
@@ -137,10 +140,10 @@ class _BestFirst:
     - complete: a heap of (-logprob, token ids) of completions that are not returned yet
     """
 
-    def __init__(self, policy: Policy, task: Task, instance, answers: int, tokens: int):
-        self.task, self.instance, self.answers, self.tokens = task, instance, answers, tokens
+    def __init__(self, policy: Policy, task: Task, instance, answers, tokens, longest: int):
+        self.task, self.instance, self.longest = task, instance, longest
+        self.answers, self.tokens = answers, tokens
         self.prompt = prompt_of(task, instance, 1, pocket=policy.pocket)
-        self.longest = tokens_of(task, instance, 1, policy.pocket)
         self.decode, self.eos_ids = policy.tokenizer.decode, policy.eos_ids
         closing = policy.tokenizer.get_vocab().get(f"</{task.tag}_1>")
         self.ends = sorted(self.eos_ids | ({closing} - {None}))
@@ -207,9 +210,6 @@ def _most_probable_tokens(logprobs: torch.Tensor, most: int) -> tuple[np.ndarray
     return tokens[found.indices][:most].numpy(), found.values[:most].numpy()
 
 
-# --- answer by answer -----------------------------------------------------------------------------
-
-
 class Beam(NamedTuple):
     """The n sets of m answers to one problem that a beam search ended with, best first.
 
@@ -246,6 +246,7 @@ def beam(
     alpha: float = 1.0,
     seed: int = 0,
     temperature: float = 1.0,
+    max_new_tokens: int | None = None,
 ) -> list[Beam]:
     """Beam search over sets of m answers, one answer a step.
 
@@ -256,10 +257,11 @@ def beam(
 
     - alpha: concentration of the weights in the set reward
     - temperature: divides the logits
+    - max_new_tokens: of one answer; None: what it may need
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
-    depend on the others in the call. Raises ValueError for m, width or branches below 1, and for a
-    policy that writes a closing tag as more than one token.
+    depend on the others in the call. Raises ValueError for m, width or branches below 1, for a
+    policy that writes a closing tag as several tokens, and for too few positions of the model.
 
     >>> import vpo_lite as vpo
     >>> from vpo_lite.tasks.programs import ProgramsTask
@@ -278,7 +280,7 @@ def beam(
     task.check_policy(m, policy.pocket)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
     _check_tags(policy, tags)
-    limits = token_limits(policy, task, 1, instances)
+    limits = limits_of(policy, task, m, instances, max_new_tokens)
     beams = [[_Set("", frozenset(), np.empty(0))] for _ in instances]
     seen: list[list[np.ndarray]] = [[] for _ in instances]
     spent = [0] * len(instances)

@@ -27,10 +27,12 @@ class Searches(Schema):
     """The searches with one policy: one row for each seed, in it one value for each problem.
 
     - solved: answers asked for until the target was reached; None where it was not
-    - tokens, candidates: sampled and scored in the whole search
+    - tokens, candidates: of the whole search, as in a `Trace`
     - best: the best score; cells: elites in the archive at the end
     - answers: asked for in a search; budgets: asked for at each point of ``curve``
     - curve: by seed, the mean best score over problems at each budget
+    - targets: the score to reach, one for each problem; None where none is known. Empty in files
+      that are older than this field
     - made: calls, and the settings of the run; empty in files that are older than this field
     """
 
@@ -46,12 +48,18 @@ class Searches(Schema):
     budgets: list[int]
     curve: list[list[float]]
     seconds: float
+    targets: list[float | None] = Field(default_factory=list)
     made: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
     def solved_share(self) -> np.ndarray:
         """The share of the searches on each problem that reached the target: (problems,)."""
         return _shares([self])
+
+    @property
+    def aimless(self) -> bool:
+        """Whether no target is known on any problem."""
+        return bool(self.targets) and all(target is None for target in self.targets)
 
 
 class Search(NamedTuple):
@@ -174,7 +182,8 @@ def _shares(rows: Sequence[Searches]) -> np.ndarray:
 
 
 def markdown(study: Study, folder) -> str:
-    """A table of the searches: share solved, answers until half are, tokens, sign test.
+    """A table of the searches: share solved, answers until half are, best score, tokens, candidates
+    (*scored*), sign test.
 
     The share is the mean over policies, search seeds and problems. Answers are those after
     which half of all searches were solved; one that ended unsolved needs more than it had. The sign
@@ -182,17 +191,22 @@ def markdown(study: Study, folder) -> str:
     """
     found = finished(study, folder)
     other = found.get(study.baseline)
-    heads = ["search with", "policies", "solved", "answers until half are solved", "tokens"]
-    heads += ["elites", "wins and losses", "sign test p"]
+    heads = ["search with", "policies", "solved", "answers until half are solved", "best score"]
+    heads += ["tokens", "scored", "elites", "wins and losses", "sign test p"]
     lines = []
     for kind, rows in found.items():
         share = _shares(rows)
         until = [np.inf if x is None else x for row in rows for seed in row.solved for x in seed]
         half = median_low(until)  # the mean of the two in the middle would be no search's
         label = study.kinds[kind].label if kind in study.kinds else "random mutations, no policy"
-        cells = [label, str(len(rows)), f"{share.mean():.3f}"]
-        cells.append(f"{half:.0f}" if half < np.inf else f"> {rows[0].answers}")
+        if all(row.aimless for row in rows):
+            cells = [label, str(len(rows)), "no target is known", ""]
+        else:
+            cells = [label, str(len(rows)), f"{share.mean():.3f}"]
+            cells.append(f"{half:.0f}" if half < np.inf else f"> {rows[0].answers}")
+        cells.append(f"{np.mean([row.best for row in rows]):.3f}")
         cells.append(f"{np.mean([row.tokens for row in rows]):.0f}")
+        cells.append(f"{np.mean([row.candidates for row in rows]):.0f}")
         cells.append(f"{np.mean([row.cells for row in rows]):.1f}")
         if other is None or rows is other:
             cells += ["", ""]

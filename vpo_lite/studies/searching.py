@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..checks import told_of
+from ..estimators import METHODS
 from ..files import DamagedError
 from ..locks import BusyError
 from ..policy.loading import load_policy
@@ -22,10 +23,18 @@ from .searches import Search, Searches, finished, read_search, to_do
 POINTS = 12  # of a curve that is kept
 
 
-def run_searches(study: Study, folder, *, wait: Callable = lambda *_: None) -> Iterator[Searches]:
+def run_searches(
+    study: Study,
+    folder,
+    *,
+    tell: Callable = lambda *_: None,
+    wait: Callable = lambda *_: None,
+) -> Iterator[Searches]:
     """Do all searches that are not finished; yields each when it is.
 
-    wait(run): called every few seconds while the searches that are left belong to other processes
+    - tell(run, done, calls): called first and after each call of a search; calls over all seeds
+    - wait(run): called every few seconds while the searches that are left belong to other
+      processes
 
     Raises DamagedError, before the first one, where a finished search is damaged or was made in
     another way, where the adapter of a run is missing, and where the data, or the code of task or
@@ -38,7 +47,7 @@ def run_searches(study: Study, folder, *, wait: Callable = lambda *_: None) -> I
     while left := to_do(study, folder):
         done = False
         for search in left:
-            make = partial(_found, search, search.adapter(folder))
+            make = partial(_found, search, search.adapter(folder), tell)
             try:
                 made = write_once(search.file(folder), workplace(folder, search.run), make)
             except BusyError:
@@ -51,20 +60,22 @@ def run_searches(study: Study, folder, *, wait: Callable = lambda *_: None) -> I
             time.sleep(5)
 
 
-def _found(search: Search, adapter: Path) -> dict:
+def _found(search: Search, adapter: Path, tell: Callable) -> dict:
     began, stated, config = time.perf_counter(), search.stated, search.config
     task, policy = config.make_task(), None
     if search.job is not None:
         with told_of(f"search with {search.run}", DamagedError):
             policy = load_policy(adapter, device=config.device)
     m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
-    budget = dict(m=m, rollouts=per_call // m, calls=calls)
+    how = dict(m=m, rollouts=per_call // m, calls=calls, max_new_tokens=config.max_new_tokens)
+    how["show_weights"] = METHODS[config.method].weight_in_prompt
     problems = task.seeds["held_out"][: search.problems]
     instances = [task.instance(s) for s in problems]
     rows = []
     with torch_threads(config.threads):
         for seed in range(stated.seeds):
-            rows.append(evolve(policy, task, instances, seed=seed, **budget))
+            now = partial(_tell, tell, search.run, seed * calls, stated.seeds * calls)
+            rows.append(evolve(policy, task, instances, seed=seed, tell=now, **how))
     budgets = np.unique(np.geomspace(1, calls, POINTS).astype(int)) * per_call
     return {
         "study": search.study.name,
@@ -76,11 +87,21 @@ def _found(search: Search, adapter: Path) -> dict:
         "candidates": [[t.candidates[-1] for t in row] for row in rows],
         "best": [[round(t.best[-1], 4) for t in row] for row in rows],
         "cells": [[t.cells[-1] for t in row] for row in rows],
+        "targets": [_stored(max(t.target for t in of)) for of in zip(*rows, strict=True)],
         "budgets": budgets.tolist(),
         "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
         "made": search.made,
     }
+
+
+def _stored(target: float) -> float | None:
+    """JSON knows no infinity: None where a search has no target."""
+    return target if np.isfinite(target) else None
+
+
+def _tell(tell: Callable, run: str, before: int, of: int, done: int, _calls: int) -> None:
+    tell(run, before + done, of)
 
 
 def _mean_best(traces: Sequence[Trace], calls: int) -> float:
