@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import vpo_lite.search as search
@@ -24,3 +27,15 @@ def test_the_searches_are_at_hand_and_the_help_names_each():
 def test_to_name_the_package_loads_no_torch():
     code = "import sys, vpo_lite.search; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "answers, best", [([["a", None], ["b", "c"]], (0.5, "c")), ([[None] * 2] * 2, None)]
+)
+def test_the_example_of_the_reference_takes_a_pool_in_which_nothing_can_be_read(answers, best):
+    page = (Path(__file__).parents[1] / "notebooks" / "REFERENCE.md").read_text()
+    code = page[page.index("written = [answer for rollout") :].partition("```")[0]
+    rewards = np.array([[[0.1, 0], [9.0, 0]], [[0.2, 0], [0.5, 0]]])
+    found = {"pool": SimpleNamespace(answers=answers, rewards=rewards)}
+    exec(code, found)
+    assert found["found"] == best

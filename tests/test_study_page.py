@@ -814,6 +814,15 @@ def test_evolution_on_rules_that_are_hard_for_the_policy():
     assert share["max_at_k"] == pytest.approx(2 / 3, abs=0.05)
     height = {k: np.mean([row.curve for row in rows]) for k, rows in done.items()}
     assert max(height, key=height.get) == "max_at_k"
+    scored = {k: np.mean([row.candidates for row in rows]).round() for k, rows in done.items()}
+    told = {"mutation": 2875, "max_at_k": 1938, "start_set": 1667, "vpo": 1214, "grpo_x3": 661}
+    assert told.items() <= scored.items() and max(scored, key=scored.get) == "mutation"
+    page = " ".join(study_page.PAGE.read_text().split())
+    assert (
+        "random mutations scored 2,875 candidates per search, Max@k 1,938, the untrained policy "
+        "that writes sets 1,667, VPO 1,214, and GRPO 661"
+    ) in page
+    assert {row.answers for rows in done.values() for row in rows} == {600}
 
 
 def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
