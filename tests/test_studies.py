@@ -374,6 +374,7 @@ def test_made_up_styles_are_one_hot_and_follow_the_text():
     assert task.target(tests, w) == best.max() < w.sum()
     w[len(tests.inputs) :] *= -1  # one of these styles it must have
     assert task.target(tests, w) == (best_of := np.ones(len(tests.inputs)) @ w[:-3] + w[-3])
+    assert task.target(tests, -w) == np.inf
     assert best_of < w[:-3].sum()
     w = abs(w)
     assert MixedRules(operations=2).target(tests, w[: len(tests.inputs)]) == w[:-3].sum()

@@ -9,6 +9,7 @@ complement each other. Budgets are counted in calls, sampled tokens and scored c
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -172,12 +173,12 @@ def _begun(
     """
     if policy.pocket is not None:
         return {"prefixes": [search.prefix(policy.pocket, fresh) for search in active]}
-    return {"notes": [_note(policy, task, m, s, s.notes(fresh), new) for s in active]}
+    return {"notes": [*map(partial(_note, policy, task, m, fresh, new), active)]}
 
 
-def _note(policy: Policy, task: Task, m: int, search: Search, notes: list[str], new: int) -> str:
+def _note(policy: Policy, task: Task, m: int, fresh: float, new: int, search: Search) -> str:
     """The first of the notes with which the prompt fits into the positions of the model."""
-    most = policy.most_positions
+    notes, most = search.notes(fresh), policy.most_positions
     if most is None or len(notes) == 1:
         return notes[0]
     prompt = prompt_of(task, search.trace.instance, m, weights=search.shown)

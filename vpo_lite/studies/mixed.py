@@ -61,11 +61,11 @@ class MixedRules(HiddenRules):
         )
 
     def target(self, instance, weights) -> float:
-        """That of an answer that passes all tests, in the style that weighs most; unknown for
-        weights below 0.
+        """That of an answer that passes all tests, in the style that weighs most. Unknown where a
+        test weighs less than 0.
         """
         weights, n = np.asarray(weights), len(instance.inputs)
-        if weights.min() < 0:
+        if weights[:n].min() < 0:
             return np.inf
         return float(weights[:n].sum() + max(weights[n:], default=0.0))
 
