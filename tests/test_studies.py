@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -854,6 +855,39 @@ def test_a_search_obeys_the_settings_of_its_runs(
     assert told[0] == (search.run, 0, 8) and told[-1] == (search.run, 8, 8)
     assert max(lengths) <= most and None not in made["targets"]
     assert {"<w" in prompt for prompt in prompts} == {"method" in changes}
+
+
+@pytest.mark.filterwarnings("always:hardly any answer")
+def test_the_command_says_how_far_a_search_is(folder, searched, tmp_path, monkeypatch, capsys):
+    """Its bar is told each of 4 calls with 2 seeds, and a warning is one line."""
+    from vpo_lite.cli import study as command
+
+    copy, file, seen = tmp_path / "copy", tmp_path / "small.toml", []
+    shutil.copytree(folder, copy)
+    file.write_text(SMALL)
+    (copy / "search-mutation.json").unlink()
+    progress, evolve_once = command.progress, searching.evolve
+
+    def watched(**how):
+        assert how["disable"] is False, "also in a log file"
+        bar = progress(**how)
+        update = bar.update
+        bar.update = lambda n=1: (update(n), seen.append((bar.n, bar.total, bar.desc)))
+        return bar
+
+    def warning(*given, **how):
+        warnings.warn("hardly any answer", stacklevel=1)
+        return evolve_once(*given, **how)
+
+    monkeypatch.setattr(command, "progress", watched)
+    monkeypatch.setattr(searching, "evolve", warning)
+    assert cli.main(["study", str(file), "--out", str(copy), "--search"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("mutation: solved ")
+    assert "vpo-lite: hardly any answer\n" in printed.err and ".py" not in printed.err
+    assert [n for n, *_ in seen] == sorted(n for n, *_ in seen)
+    assert {(0, 8), (4, 8), (8, 8)} <= {(n, total) for n, total, _ in seen}
+    assert {desc for *_, desc in seen} == {"search with mutation: "}
 
 
 def test_a_search_without_a_target_shows_its_best_score(study, folder, searched, monkeypatch):
