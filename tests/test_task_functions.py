@@ -524,7 +524,7 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
         (dict(reward_weights="0,0"), "nothing but zeros"),
-        (dict(reward_weights="1"), r"weights w\*: 1 for 2 functions; give one for each"),
+        (dict(reward_weights="1"), r"weights w\*: 1 for 2 functions; give one each"),
         (dict(reward_weights="1,nan"), "w_star holds 1 values that are NaN"),
         (dict(worst_reward="0,x"), "worst_reward = '0,x': expected numbers with commas between"),
         (dict(worst_reward="0,nan"), "worst_reward = nan: must be a finite number"),
