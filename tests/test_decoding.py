@@ -30,6 +30,7 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
 from vpo_lite.policy.sampling import (
     HFForward,
+    Rollouts,
     cache_name,
     completion_logits,
     pad_prompts,
@@ -194,14 +195,31 @@ def test_a_shared_prompt_gives_the_logits_and_gradients_of_whole_rows(model):
         shuffled.prompt_of.tolist() == [1, 0, 1, 1, 0]
         and shuffled.prompts.shape == rollouts.prompts.shape
     )
-    T = rollouts.tokens.shape[1]
     for some in (rollouts, shuffled, rollouts.rows(slice(3, 5))):
+        L, T = some.prompts.shape[1], some.tokens.shape[1]
         shared, gradient, read = gradients_of(model, some, True)
         whole, expected, everything = gradients_of(model, some, False)
         assert torch.allclose(shared, whole, atol=1e-5)
         assert (gradient - expected).abs().max() < 2e-5 * expected.abs().max()
         rows, prompts = len(some.tokens), len(some.prompts)
-        assert (read, everything) == (prompts * 5 + rows * (T - 1), rows * (5 + T))
+        assert (read, everything) == (prompts * L + rows * (T - 1), rows * (L + T))
+
+
+def test_rows_are_cut_to_the_longest_of_them_and_of_their_prompts():
+    """Rows of 1, 3 and 4 tokens that continue prompts of 4, 2 and 3: all that counts is kept."""
+    ids, mask = pad_prompts([[5, 6, 7, 8], [3, 4], [9, 9, 9]], 0, "cpu")
+    real = torch.arange(4) < torch.tensor([[1], [3], [4]])
+    tokens = torch.arange(1, 13).view(3, 4) * real
+    whole = Rollouts(ids, mask, torch.arange(3), tokens, real, -1.0 * tokens, real[:, 3])
+    some = whole.rows([1, 0])
+    assert some.prompts.shape == (2, 4) and some.prompt_of.tolist() == [1, 0]
+    assert some.tokens.tolist() == [[5, 6, 7], [1, 0, 0]]
+    some = whole.rows(slice(1, 3))
+    assert some.prompts.tolist() == [[0, 3, 4], [9, 9, 9]] and some.tokens.shape == (2, 4)
+    assert some.prompt_mask.tolist() == [[False, True, True], [True] * 3]
+    some = whole.rows(torch.tensor([False, True, False]))
+    assert some.prompts.tolist() == [[3, 4]] and some.prompt_mask.all() and some.mask.all()
+    assert some.logprobs.tolist() == [[-5, -6, -7]] and some.truncated.tolist() == [False]
 
 
 def test_one_token_completions_and_sliding_windows_are_scored_too():

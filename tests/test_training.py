@@ -21,6 +21,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from torch.utils.flop_counter import FlopCounterMode
 
 import envs
 import vpo_lite as vpo
@@ -335,6 +336,66 @@ def test_micro_batches_do_not_change_the_gradient(tiny, aggregation):
         assert other == pytest.approx(figures[0], rel=1e-4, abs=1e-6)
         assert torch.allclose(gradient, gradients[0], atol=1e-6, rtol=1e-4)
     assert figures[0]["kl"] > 0 and gradients[0].abs().max() > 1e-4
+
+
+def uneven(learner, cfg, lengths):
+    """Rollouts of two prompts, the second longer, in groups of four, cut to these lengths."""
+    prompt = prompt_of(learner, cfg)
+    symbols = prompt.symbols.split()
+    longer = dataclasses.replace(prompt, symbols=" ".join(symbols + symbols[-9:]))
+    uniforms = np.random.default_rng(0).random((2, 4, max(lengths)))
+    rollouts = learner.policy.sample([prompt, longer], uniforms)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    assert (rollouts.mask | ~mask).all()
+    return rollouts._replace(mask=mask)
+
+
+LENGTHS, GAIN = [24, 3, 4, 2, 5, 6, 3, 4], np.array([[1.0, -1.0, 0.5, -0.5], [0.3, -0.7, 0.9, 0.2]])
+
+
+def gradient_of(cfg, gain=GAIN):
+    """The gradient of an update on :func:`uneven` rollouts, and the update's FLOPs."""
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    with FlopCounterMode(display=False) as work:
+        update(learner, cfg, rollouts, gain, measure_kl=False)
+    return torch.cat([p.grad.flatten() for p in learner.parameters]), work.get_total_flops()
+
+
+@pytest.mark.slow
+def test_a_micro_batch_costs_no_more_than_its_own_lengths(tiny, monkeypatch):
+    """Against micro-batches as wide as the step: a quarter of the work and more is saved. The
+    gradient is that of the whole batch.
+    """
+    cfg, rows = tiny(micro_batch=2, lr=1e-8), Rollouts.rows
+    whole, _ = gradient_of(tiny(lr=1e-8))
+    cut, less = gradient_of(cfg)
+
+    def uncut(self, part):
+        wide = {name: getattr(self, name)[part] for name in ("tokens", "mask", "logprobs")}
+        return rows(self, part)._replace(**wide)
+
+    monkeypatch.setattr(Rollouts, "rows", uncut)
+    wide, more = gradient_of(cfg)
+    for gradient in (cut, wide):
+        assert torch.allclose(gradient, whole, atol=1e-6, rtol=1e-4)
+    assert whole.abs().max() > 1e-4 and less < 0.75 * more
+
+
+def test_rows_of_like_lengths_are_in_one_micro_batch(tiny, monkeypatch):
+    """A prompt is in no more of them than without sorting. A single one is the step as it is."""
+    seen, score = [], Policy.token_logprobs
+
+    def spy(self, rollouts, *rest, **how):
+        seen.append((len(rollouts.prompts), rollouts.mask.sum(1).tolist()))
+        assert rollouts.prompt_mask.any(0).all() and rollouts.mask.any(0).all()
+        return score(self, rollouts, *rest, **how)
+
+    monkeypatch.setattr(Policy, "token_logprobs", spy)
+    for rows in (2, None):
+        gradient_of(tiny(micro_batch=rows))
+    assert seen == [(1, [3, 4]), (1, [5, 6]), (1, [2, 3]), (1, [4, 24]), (2, LENGTHS)]
 
 
 def test_a_forward_pass_reads_a_micro_batch(tiny, monkeypatch):

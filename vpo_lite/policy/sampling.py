@@ -68,15 +68,21 @@ class Rollouts(NamedTuple):
         )
 
     def rows(self, part) -> "Rollouts":
-        """The rollouts in ``part`` (a slice, a mask or indices), with the prompts they continue."""
+        """The rollouts in ``part`` (a slice, a mask or indices), with the prompts they continue.
+
+        Both are cut to the longest among them.
+        """
         used, prompt_of = self.prompt_of[part].unique(return_inverse=True)
+        prompt_mask, mask = self.prompt_mask[used], self.mask[part]
+        begin = prompt_mask.shape[1] - int(prompt_mask.sum(1).max())  # padding is on the left
+        end = int(mask.sum(1).max())
         return Rollouts(
-            self.prompts[used],
-            self.prompt_mask[used],
+            self.prompts[used, begin:],
+            prompt_mask[:, begin:],
             prompt_of,
-            self.tokens[part],
-            self.mask[part],
-            self.logprobs[part],
+            self.tokens[part, :end],
+            mask[:, :end],
+            self.logprobs[part, :end],
             self.truncated[part],
         )
 

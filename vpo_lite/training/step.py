@@ -142,11 +142,13 @@ def update_policy(
     Raises TrainingError if loss or gradient is not finite. That pass changes no parameter.
     """
     policy, mask = learner.policy, rollouts.mask
-    rows = config.micro_batch or len(mask)
     weights = token_weights(mask, config.aggregation, _divisor(learner, config))
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
-    cuts = [slice(i, i + rows) for i in range(0, len(mask), rows)]
-    parts = [_Part(rollouts.rows(cut), gain[cut], weights[cut]) for cut in cuts]
+    lengths = mask.sum(1).cpu().numpy().reshape(advantages.shape)
+    parts = []
+    for cut in _cuts(lengths, config.micro_batch or len(mask)):
+        some = rollouts if len(cut) == len(mask) else rollouts.rows(cut)
+        parts.append(_Part(some, gain[cut], weights[cut, : some.mask.shape[1]]))
     if measure_kl:  # here, because no backward pass holds memory yet
         with policy.reference():
             for part in parts:
@@ -173,6 +175,22 @@ def update_policy(
         entropy=_sum(entropies) / tokens,
         sampler_gap=_sampler_gap(parts),
     )
+
+
+def _cuts(lengths: np.ndarray, most: int) -> list[np.ndarray]:
+    """The rows of micro-batches of ``most`` rollouts, those of like lengths (P, G) together.
+
+    The rows of a group stay together, so that as few parts as possible run its prompt. If one part
+    holds all, it keeps their order.
+
+    >>> [rows.tolist() for rows in _cuts(np.array([[9, 2, 8, 3], [4, 1, 4, 1]]), 2)]
+    [[5, 7], [4, 6], [1, 3], [2, 0]]
+    """
+    if most >= lengths.size:
+        return [np.arange(lengths.size)]
+    group, longest = np.indices(lengths.shape)[0], lengths.max(1, keepdims=True) + 0 * lengths
+    order = np.lexsort([x.reshape(-1) for x in (lengths, group, longest)])
+    return [order[i : i + most] for i in range(0, len(order), most)]
 
 
 @dataclass
