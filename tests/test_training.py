@@ -398,6 +398,72 @@ def test_rows_of_like_lengths_are_in_one_micro_batch(tiny, monkeypatch):
     assert seen == [(1, [3, 4]), (1, [5, 6]), (1, [2, 3]), (1, [4, 24]), (2, LENGTHS)]
 
 
+SILENT = np.array([[1.0, -1.0, 0.5, -0.5], [0.0] * 4])
+
+
+def test_a_silent_group_is_only_run_forward(tiny):
+    """Its share of the backward pass is saved. Loss, figures and gradient are those of one pass
+    over all tokens, written down here.
+    """
+    cfg = tiny(lr=1e-8)
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    with FlopCounterMode(display=False) as less:
+        found = update(learner, cfg, rollouts, SILENT)
+    gradient = torch.cat([p.grad.flatten() for p in learner.parameters])
+    learner.optimizer.zero_grad()
+    with FlopCounterMode(display=False) as more:
+        logp, entropies = learner.policy.token_logprobs(rollouts)
+        with learner.policy.reference():
+            reference, _ = learner.policy.token_logprobs(rollouts)
+        A = torch.tensor(SILENT.reshape(-1), dtype=torch.float32)[:, None]
+        loss = -((logp - logp.detach()).exp() * A)[rollouts.mask].sum() / sum(LENGTHS)
+        loss.backward()
+    expected = torch.cat([p.grad.flatten() for p in learner.parameters])
+    expected *= min(1, 1 / expected.norm())
+    assert torch.allclose(gradient, expected, atol=1e-6, rtol=1e-4)
+    gap = (reference - logp)[rollouts.mask]
+    assert found["loss"] == pytest.approx(loss.item(), abs=1e-6)
+    assert found["entropy"] == pytest.approx(entropies[rollouts.mask].mean().item(), rel=1e-5)
+    assert found["kl"] == pytest.approx((gap.exp() - gap - 1).mean().item(), rel=1e-4)
+    assert found["sampler_gap"] < 1e-5 < 1e-3 < found["kl"]
+    assert less.get_total_flops() < 0.9 * more.get_total_flops()
+
+
+@pytest.mark.parametrize("more", [{}, dict(kl=0.1), dict(entropy=0.1)])
+@pytest.mark.parametrize("rows", [None, 3])
+def test_silent_rows_learn_from_a_kl_or_an_entropy_bonus(tiny, monkeypatch, more, rows):
+    """Four rows of eight are silent. With a KL the reference reads all of them first."""
+    ran, score = [], Policy.token_logprobs
+
+    def spy(self, rollouts, *rest, **how):
+        ran.extend([torch.is_grad_enabled()] * len(rollouts.tokens))
+        return score(self, rollouts, *rest, **how)
+
+    monkeypatch.setattr(Policy, "token_logprobs", spy)
+    cfg = tiny(micro_batch=rows, **more)
+    learner = Learner(cfg)
+    update(learner, cfg, uneven(learner, cfg, LENGTHS), SILENT, measure_kl=cfg.kl > 0)
+    read = [False] * 8 * (cfg.kl > 0)
+    assert ran == read + [True] * 4 + [bool(more)] * 4
+
+
+def test_where_all_groups_are_silent_the_momentum_alone_moves_the_policy(tiny):
+    """By AdamW's formulas, after one update with a gradient g."""
+    cfg = tiny(lr=1e-3)
+    learner = Learner(cfg)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    update(learner, cfg, rollouts, SILENT)
+    kept = [(p.detach().clone(), p.grad.clone()) for p in learner.parameters]
+    assert update(learner, cfg, rollouts, 0 * SILENT)["gradient_norm"] == 0
+    for p, (before, g) in zip(learner.parameters, kept, strict=True):
+        mean = 0.9 * 0.1 * g / (1 - 0.9**2)
+        square = 0.999 * 0.001 * g**2 / (1 - 0.999**2)
+        assert torch.allclose(p, before - 1e-3 * mean / (square.sqrt() + 1e-8), atol=1e-7)
+    assert any((p != before).any() for p, (before, _) in zip(learner.parameters, kept, strict=True))
+
+
 def test_a_forward_pass_reads_a_micro_batch(tiny, monkeypatch):
     """Four rollouts in threes: for the reference, and for the update."""
     cfg, sizes, score = tiny(micro_batch=3), [], Policy.token_logprobs

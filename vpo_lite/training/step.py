@@ -133,7 +133,8 @@ def update_policy(
 
         clipped_loss + kl * kl_to_reference - entropy * entropy_bonus
 
-    whose gradient, summed over the micro-batches, is clipped to norm 1.
+    whose gradient, summed over the micro-batches, is clipped to norm 1. Where kl and entropy are 0,
+    a group whose advantages are all 0 has no gradient. It is only run forward, for the figures.
 
     - advantages: (P, G), one number for all tokens of a rollout
     - measure_kl: whether the KL to the reference is computed
@@ -145,17 +146,23 @@ def update_policy(
     weights = token_weights(mask, config.aggregation, _divisor(learner, config))
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
     lengths = mask.sum(1).cpu().numpy().reshape(advantages.shape)
+    learns = advantages.any(1) | (config.kl > 0 or config.entropy > 0)  # (P,)
     parts = []
-    for cut in _cuts(lengths, config.micro_batch or len(mask)):
+    for cut in _cuts(lengths, learns, config.micro_batch or len(mask)):
         some = rollouts if len(cut) == len(mask) else rollouts.rows(cut)
-        parts.append(_Part(some, gain[cut], weights[cut, : some.mask.shape[1]]))
+        used = weights[cut, : some.mask.shape[1]]
+        parts.append(_Part(some, gain[cut], used, bool(learns[cut[0] // lengths.shape[1]])))
     if measure_kl:  # here, because no backward pass holds memory yet
         with policy.reference():
             for part in parts:
                 part.reference = policy.token_logprobs(part.rollouts, config.temperature)[0]
     for _ in range(config.epochs):
-        learner.optimizer.zero_grad(set_to_none=True)
-        found = [_add_gradient(policy, config, part) for part in parts]
+        for p in learner.parameters:  # AdamW leaves out a parameter whose gradient is None
+            p.grad = None if learns.any() else torch.zeros_like(p)
+        found = []
+        for part in parts:
+            with torch.set_grad_enabled(part.learns):
+                found.append(_add_gradient(policy, config, part))
         losses, kls, clips, entropies = zip(*found, strict=True)
         norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
         total, length = _sum(losses), norm.item()
@@ -177,20 +184,24 @@ def update_policy(
     )
 
 
-def _cuts(lengths: np.ndarray, most: int) -> list[np.ndarray]:
+def _cuts(lengths: np.ndarray, learns: np.ndarray, most: int) -> list[np.ndarray]:
     """The rows of micro-batches of ``most`` rollouts, those of like lengths (P, G) together.
 
-    The rows of a group stay together, so that as few parts as possible run its prompt. If one part
-    holds all, it keeps their order.
+    No micro-batch mixes groups that learn (P,) with others. The rows of a group stay together, so
+    that as few parts as possible run its prompt. Rows that fit into one part keep their order.
 
-    >>> [rows.tolist() for rows in _cuts(np.array([[9, 2, 8, 3], [4, 1, 4, 1]]), 2)]
+    >>> lengths, both = np.array([[9, 2, 8, 3], [4, 1, 4, 1]]), np.array([True, True])
+    >>> [rows.tolist() for rows in _cuts(lengths, both, 2)]
     [[5, 7], [4, 6], [1, 3], [2, 0]]
+    >>> [rows.tolist() for rows in _cuts(lengths, np.array([False, True]), 8)]
+    [[4, 5, 6, 7], [0, 1, 2, 3]]
     """
-    if most >= lengths.size:
-        return [np.arange(lengths.size)]
     group, longest = np.indices(lengths.shape)[0], lengths.max(1, keepdims=True) + 0 * lengths
     order = np.lexsort([x.reshape(-1) for x in (lengths, group, longest)])
-    return [order[i : i + most] for i in range(0, len(order), most)]
+    learn = learns[order // lengths.shape[1]]
+    kinds = [rows for rows in (order[learn], order[~learn]) if len(rows)]
+    kinds = [np.sort(rows) if len(rows) <= most else rows for rows in kinds]
+    return [rows[i : i + most] for rows in kinds for i in range(0, len(rows), most)]
 
 
 @dataclass
@@ -198,6 +209,7 @@ class _Part:
     """A micro-batch of b rollouts.
 
     - gain (b,), weights (b, T): advantages, and token weights in the loss of the whole batch
+    - learns: whether it has a gradient
     - reference, old (b, T): log-probabilities under the reference, and under the policy in the
       first pass
     """
@@ -205,12 +217,13 @@ class _Part:
     rollouts: Rollouts
     gain: torch.Tensor
     weights: torch.Tensor
+    learns: bool = True
     reference: torch.Tensor | None = None
     old: torch.Tensor | None = None
 
 
 def _add_gradient(policy: Policy, config: TrainConfig, part: _Part) -> tuple[torch.Tensor, ...]:
-    """Add a micro-batch's gradient to that of the parameters.
+    """Add a micro-batch's gradient, where it has one, to that of the parameters.
 
     Returns its parts of the loss and of the KL, and its sums of clipped tokens and of the tokens'
     entropies. These scalars stay on the device: to read one is to wait for it.
@@ -228,7 +241,8 @@ def _add_gradient(policy: Policy, config: TrainConfig, part: _Part) -> tuple[tor
         loss = loss + config.kl * kl if config.kl else loss
     if config.entropy:
         loss = loss - config.entropy * entropy_bonus(entropy, part.weights)
-    loss.backward()
+    if part.learns:
+        loss.backward()
     return loss.detach(), kl.detach(), clipped, (entropy.detach() * part.rollouts.mask).sum()
 
 
