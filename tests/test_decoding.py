@@ -439,11 +439,13 @@ def test_adapters_that_are_more_than_lora_are_sampled_by_the_models_own_forward(
 def test_settings_that_the_view_does_not_compute_are_left_to_the_models_own_forward(config, cached):
     model = with_adapter(AutoModelForCausalLM.from_config(config))
     assert isinstance(decoder_for(model), HFForward)
-    rollouts = sample(model, PROMPTS, np.random.default_rng(9).random((2, 2, 9)), eos_ids={-1})
+    uniforms, ends = np.random.default_rng(9).random((2, 2, 9)), (4, 9)
+    uniforms[0, :, 4:] = np.nan  # rows of the first prompt leave the batch
+    rollouts = sample(model, PROMPTS, uniforms, eos_ids={-1})
     for row, p in enumerate(rollouts.prompt_of.tolist() if cached else []):
-        ids = rollouts.tokens[row].tolist()
-        logp = plain_logits(model, PROMPTS[p] + ids)[-10:-1].log_softmax(-1)
-        assert torch.allclose(logp[range(9), ids], rollouts.logprobs[row], atol=1e-4)
+        n, ids = ends[p], rollouts.tokens[row, : ends[p]].tolist()
+        logp = plain_logits(model, PROMPTS[p] + ids)[-n - 1 : -1].log_softmax(-1)
+        assert torch.allclose(logp[range(n), ids], rollouts.logprobs[row, :n], atol=1e-4)
 
 
 @pytest.mark.slow
@@ -625,6 +627,9 @@ class Scripted:
         self.drawn += 1
         return 100 * F.one_hot(torch.where(self.drawn < self.ends, 5, 2), 37).float()
 
+    def keep(self, rows, prompts):
+        self.ends = self.ends[rows]
+
 
 @pytest.mark.parametrize(
     ("ends", "used", "truncated"),
@@ -643,6 +648,60 @@ def test_truncated_rows_are_those_without_an_end(ends, used, truncated):
     assert rollouts.truncated.tolist() == truncated
     assert rollouts.mask.sum(1).tolist() == [min(end, 6) for end in ends]
     assert rollouts.tokens.shape == (2, used)
+
+
+def never_left_out(monkeypatch):
+    monkeypatch.setattr(sampling, "_leave_out", lambda forward, drawing, groups: groups)
+
+
+@pytest.mark.parametrize("make", [DecoderView, HFForward])
+@pytest.mark.parametrize("prompts", [[*PROMPTS, [9]], [[5, 6], [3, 4], [8, 9]]])
+def test_rollouts_do_not_depend_on_rows_that_are_left_out(model, make, prompts, monkeypatch):
+    """Groups that end early and late, limits that differ, with and without padded prompts."""
+    if make is DecoderView and not DecoderView.knows(model):
+        pytest.skip("the model's own forward pass alone")
+    uniforms = np.random.default_rng(8).random((3, 8, 30))
+    uniforms[1, :, 4:] = np.nan
+    uniforms[2, 3:, 12:] = np.nan
+    how = dict(eos_ids={2, 3, 4}, pad_id=0)
+    rows, usual = [], make.step
+    monkeypatch.setattr(
+        make, "step", lambda f, tokens: rows.append(len(tokens)) or usual(f, tokens)
+    )
+    some = sample_tokens(model, prompts, uniforms, forward=make(model), **how)
+    dropped, rows[:] = rows.copy(), []
+    never_left_out(monkeypatch)
+    every = sample_tokens(model, prompts, uniforms, forward=make(model), **how)
+    assert set(rows) == {24} and len(rows) == len(dropped) > 12
+    assert sorted(dropped, reverse=True) == dropped and len(set(dropped)) > 2
+    for name in ("tokens", "mask", "truncated"):
+        assert torch.equal(getattr(some, name), getattr(every, name)), name
+    assert torch.allclose(some.logprobs, every.logprobs, atol=1e-5)
+
+
+def test_ended_rows_are_left_out_as_soon_as_that_halves_the_rows():
+    """By hand, of 2 x 4 rows that end after 9, 1, 1, 3 and 2, 2, 2, 1 tokens: eight rows draw the
+    first two, then the first group goes on with its first and last row, then with the first.
+    """
+    uniforms = np.random.default_rng(4).random((2, 4, 12))
+    forward, rows = Scripted([9, 1, 1, 3, 2, 2, 2, 1]), []
+    usual = forward.step
+    forward.step = lambda tokens: rows.append(len(forward.ends)) or usual(tokens)
+    rollouts = sample_tokens(
+        MODELS[0][1], PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=forward
+    )
+    assert rows == [8, 8, 2] + [1] * 6  # the first are the prompts' own
+    assert rollouts.mask.sum(1).tolist() == [9, 1, 1, 3, 2, 2, 2, 1]
+    assert rollouts.tokens[0].tolist() == [5] * 8 + [2] and not rollouts.truncated.any()
+    assert rollouts.tokens[3].tolist() == [5, 5, 2] + [0] * 6
+
+
+def test_a_static_forward_keeps_its_rows():
+    forward = Scripted([9, 1])
+    forward.static, forward.keep = True, None
+    uniforms = np.random.default_rng(4).random((2, 1, 12))
+    sample_tokens(MODELS[0][1], PROMPTS, uniforms, eos_ids={2}, pad_id=0, forward=forward)
+    assert forward.drawn == 9
 
 
 @pytest.mark.parametrize("device", ["cpu", "elsewhere"])

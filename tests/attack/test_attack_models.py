@@ -53,6 +53,7 @@ from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy import adapter, base, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
 from vpo_lite.policy.loading import load_policy
+from vpo_lite.policy.sampling import HFForward
 from vpo_lite.policy.tokenizer import word_tokenizer
 from vpo_lite.tasks.base import Prompt
 from vpo_lite.tasks.maze import MazeTask
@@ -933,7 +934,7 @@ HYBRIDS = {
 @pytest.mark.parametrize("kind", HYBRIDS)
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_hybrid_models_are_sampled_as_whole_rows_say_and_can_be_trained(
-    kind, checkpointing, tmp_path
+    kind, checkpointing, tmp_path, monkeypatch
 ):
     folder = in_a_folder(HYBRIDS[kind](), tmp_path / "a")
     policy = load_policy(folder, device="cpu", gradient_checkpointing=checkpointing)
@@ -941,7 +942,13 @@ def test_hybrid_models_are_sampled_as_whole_rows_say_and_can_be_trained(
         if p.dim() > 1:  # large enough that every prompt and token matters
             torch.nn.init.normal_(p, std=0.3 if "lora_" not in name else 0.05)
     two = [Prompt.words("Go."), Prompt.words("Go on now.")]
-    rollouts = policy.sample(two, np.random.default_rng(0).random((2, 3, 6)))
+    uniforms, kept = np.random.default_rng(0).random((2, 3, 6)), []
+    uniforms[0, :, 2:] = np.nan  # the rows of the first prompt leave the batch
+    with monkeypatch.context() as patch:
+        keep = HFForward.keep
+        patch.setattr(HFForward, "keep", lambda f, *rows: kept.append(rows) or keep(f, *rows))
+        rollouts = policy.sample(two, uniforms)
+    assert kept and rollouts.mask.sum(1).max() > 2
     for i, (tokens, mask) in enumerate(zip(rollouts.tokens, rollouts.mask, strict=True)):
         ids, tokens = policy.encode(two[i // 3]), tokens[mask]
         with torch.no_grad():  # one row, without padding and cache

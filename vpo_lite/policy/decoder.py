@@ -198,6 +198,18 @@ class DecoderView:
         self.position += 1
         return logits
 
+    def keep(self, rows, prompts) -> None:
+        """Go on with these rows alone, equally many of each of these prompts."""
+        for i, kept in enumerate(self.cache):  # one layer at a time, for the memory
+            self.cache[i] = _LayerCache(
+                kept.prompt_keys[prompts],
+                kept.prompt_values[prompts],
+                kept.keys[rows],
+                kept.values[rows],
+            )
+        self.position = self.position[rows]
+        self.bias = None if self.bias is None else self.bias[rows]
+
 
 # --- one token for every row ----------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class Drawing:
         self.tokens = torch.full(shape, pad_id, **here)
         self.mask = torch.zeros(shape, dtype=torch.bool, **here)
         self.logprobs = torch.zeros(shape, dtype=torch.float32, **here)
+        self.left = []  # what :meth:`keep` has put aside
 
     def draw(self, logits) -> None:
         """Draw the next token of every row from its logits (B, V)."""
@@ -54,6 +55,23 @@ class Drawing:
         self.truncated.logical_or_(self.unfinished & last)
         self.unfinished.logical_and_(~last)
         self.place += 1
+
+    def keep(self, rows) -> None:
+        """Go on with these rows alone, in this order. The others have ended."""
+        self.left.append((rows, {name: getattr(self, name) for name in DRAWN}))
+        for name in (*DRAWN, "u", "last", "latest", "unfinished"):
+            setattr(self, name, getattr(self, name)[rows])
+
+    def restore(self) -> None:
+        """Put what was drawn since each :meth:`keep` to where its rows stood at first."""
+        while self.left:
+            rows, whole = self.left.pop()
+            for name, before in whole.items():
+                before[rows] = getattr(self, name)
+                setattr(self, name, before)
+
+
+DRAWN = ("tokens", "mask", "logprobs", "truncated")
 
 
 def _on_device(uniforms, device: torch.device) -> torch.Tensor:
