@@ -277,6 +277,18 @@ def test_speeds_are_those_that_were_measured():
     assert told in REFERENCE, told
 
 
+def test_ratios_on_uneven_lengths_are_those_that_were_measured():
+    found = json.loads((RESULTS / "lengths.json").read_text())["cases"]
+    told = " ".join(REFERENCE.partition("**Uneven lengths.**")[2][:2000].split())
+    for name, words in {
+        "sampling, 63 x 32 and 1 x 400": "one of 400, sampling is {} times as fast",
+        "update, 63 x 32 and 1 x 400": "8` the update of those rollouts is {} times as fast",
+        "update, half of the groups silent": "groups are silent, the update is {} times as fast",
+        "demo, forty steps": "Its forty steps are {} times as fast with all three",
+    }.items():
+        assert words.format(f"{found[name]['ratio']:.1f}") in told, name
+
+
 # --- on a GPU -------------------------------------------------------------------------------------
 
 ON_A_GPU = REFERENCE.partition("## On a GPU")[2]
