@@ -650,28 +650,26 @@ def test_truncated_rows_are_those_without_an_end(ends, used, truncated):
     assert rollouts.tokens.shape == (2, used)
 
 
-def never_left_out(monkeypatch):
-    monkeypatch.setattr(sampling, "_leave_out", lambda forward, drawing, groups: groups)
-
-
-@pytest.mark.parametrize("make", [DecoderView, HFForward])
+@pytest.mark.parametrize("make", [decoder_for, HFForward])
 @pytest.mark.parametrize("prompts", [[*PROMPTS, [9]], [[5, 6], [3, 4], [8, 9]]])
 def test_rollouts_do_not_depend_on_rows_that_are_left_out(model, make, prompts, monkeypatch):
     """Groups that end early and late, limits that differ, with and without padded prompts."""
-    if make is DecoderView and not DecoderView.knows(model):
-        pytest.skip("the model's own forward pass alone")
     uniforms = np.random.default_rng(8).random((3, 8, 30))
     uniforms[1, :, 4:] = np.nan
     uniforms[2, 3:, 12:] = np.nan
-    how = dict(eos_ids={2, 3, 4}, pad_id=0)
-    rows, usual = [], make.step
-    monkeypatch.setattr(
-        make, "step", lambda f, tokens: rows.append(len(tokens)) or usual(f, tokens)
-    )
-    some = sample_tokens(model, prompts, uniforms, forward=make(model), **how)
+    rows = []
+
+    def sampled():
+        forward = make(model)
+        step = forward.step
+        forward.step = lambda tokens: rows.append(len(tokens)) or step(tokens)
+        how = dict(eos_ids={2, 3, 4}, pad_id=0, forward=forward)
+        return sample_tokens(model, prompts, uniforms, **how)
+
+    some = sampled()
     dropped, rows[:] = rows.copy(), []
-    never_left_out(monkeypatch)
-    every = sample_tokens(model, prompts, uniforms, forward=make(model), **how)
+    monkeypatch.setattr(sampling, "_leave_out", lambda forward, drawing, groups: groups)
+    every = sampled()
     assert set(rows) == {24} and len(rows) == len(dropped) > 12
     assert sorted(dropped, reverse=True) == dropped and len(set(dropped)) > 2
     for name in ("tokens", "mask", "truncated"):
