@@ -67,17 +67,17 @@ EXERCISES = (
         "Into 32 GiB",
         minutes=4,
         level=2,
-        solution=64,
+        solution=128,
         tolerance=0.4,
         hint='Ask `needed("3 B", gradient_checkpointing=True, micro_batch=N).peak / GIB` for '
         "N = 1, 2, 4, ..., and take the largest N that fits.",
         slips=(
-            (128, "128 rollouts need 40 GiB. Did you ask for 3 B?"),
-            (32, "32 rollouts need only 15 GiB. Try more."),
-            (16, "This is without gradient_checkpointing, which makes room for more rollouts."),
-            (512, "All at once they need 140 GiB: the logits of all rollouts are kept."),
+            (256, "256 rollouts need 37 GiB. Did you ask for 3 B?"),
+            (64, "64 rollouts need only 14 GiB. Try more."),
+            (32, "This is without gradient_checkpointing, which makes room for more rollouts."),
+            (512, "All at once they need 66 GiB."),
         ),
-        learned="64 rollouts at a time need 23 GiB, and 8 passes give the gradient of all 512.",
+        learned="128 rollouts at a time need 22 GiB, and 4 passes give the gradient of all 512.",
     ),
     choice(
         "08-c",
