@@ -906,6 +906,11 @@ def test_a_run_a_report_and_an_export_tell_of_dropped_records(file, tmp_path, ca
     error = capsys.readouterr().err
     assert error.count(f"vpo-lite: {told}\n") == 1 and error.count(f"vpo-lite: {other}") == 1
     assert error.index(told) < error.index("measuring the policy before training")
+    given = dict(task="hops", data=str(data), held_out_data=str(held_out), model=str(model))
+    fixed = dict(max_new_tokens=4, steps=1, prompts=1, group_size=2)
+    said = []  # in Python, before the first step
+    assert next(vpo.train(vpo.TrainConfig.preset("demo", **given, **fixed), tell=said.append))
+    assert said[0] == told and said[1].startswith(other) and len(said) == 2
     assert main(f"report {asked} --answers 3 --problems 1".split()) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.count(told) == 1 and out.count(other) == 1

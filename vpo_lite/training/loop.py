@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from ..checks import shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
+from ..tasks.records import RecordTask
 from .config import TrainConfig
 from .contract import check_given
 from .learner import Learner
@@ -38,7 +39,8 @@ def train(
       ``steps`` in all; the caller can save the policy afterwards
     - task: a Task object for a new learner to train on, instead of the config's own
     - tell: called with each thing that is wrong with the answers or their rewards, once, after 50
-      answers: see :func:`~.watch.faults`. By default a warning. None: nothing is said.
+      answers: see :func:`~.watch.faults`. Without a learner also with the records of a data file
+      that are dropped. By default a warning. None: nothing is said.
     - fit: choose micro_batch and sample_batch, where the config names none, to fit into memory
 
     Raises, at the step that it concerns: ValueError for what is no Learner or Task, for no steps
@@ -56,7 +58,11 @@ def train(
         check_given(task)
     if learner is not None and not isinstance(learner, Learner):
         raise ValueError(f"learner = {shown(learner)}: expected a Learner")
-    learner = Learner(config, task=task) if learner is None else learner
+    if learner is None:
+        learner = Learner(config, task=task)
+        if tell is not None and isinstance(learner.task, RecordTask):
+            for said in learner.task.told(config.task):
+                tell(said)
     if learner.steps >= config.steps:
         raise ValueError(
             f"steps = {config.steps:,}: the learner has done {learner.steps:,}; ask for more, or "
