@@ -1,11 +1,8 @@
 """Scores of sampled tokens: blocks of logits against plain autograd, and the memory they hold."""
 
-import gc
-
-import numpy as np
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
+from test_memory import peak
 
 from vpo_lite.policy import scores
 from vpo_lite.policy.scores import bytes_held, token_scores
@@ -67,15 +64,6 @@ def test_half_precision_is_scored_in_single_precision():
     exact = torch.nn.functional.one_hot(tokens, V) - p
     assert gradient.dtype == torch.bfloat16
     assert torch.allclose(gradient.double(), exact, atol=2**-8)
-
-
-def peak(work) -> int:
-    gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-        work()
-    events = [e for e in measured.profiler.kineto_results.events() if e.name() == "[memory]"]
-    events.sort(key=lambda event: event.start_ns())
-    return int(np.cumsum([event.nbytes() for event in events]).max())
 
 
 @pytest.mark.slow

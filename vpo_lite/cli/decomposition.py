@@ -9,7 +9,7 @@ from ..checks import printable, told_of
 from ..markup import count, in_lines
 from ..messages import shown_path
 from ..options import numbers_of
-from ..tasks.records import RecordTask
+from ..tasks.records import told_before
 from .flags import (
     OF_A_PAGE,
     Wrong,
@@ -187,8 +187,8 @@ def _of_a_task(options) -> int:
         more.append(f"{warning_of_front(task, front['above'])}.")
     if options.json:
         tell_of_records(task, config.task)
-    elif isinstance(task, RecordTask):
-        more += task.told(config.task)
+    else:
+        more += told_before(task, config.task)
     functions = task.reward_functions
     if functions and (none := functions.warning_of_none()):
         more.append(f"{none}.")

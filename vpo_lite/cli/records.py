@@ -85,11 +85,12 @@ def check_data(options) -> int:
         repeated, seen = _repeated(task, loaded.records)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     columns = lines_by_kind({line: task.columns_in(x) for line, x in loaded.records.items()})
+    reasons = loaded.reasons()
     counts = {
         "records": len(loaded.records),
         "kinds": dict(sorted(kinds.items())),
-        "dropped": {why: len(lines) for why, lines in loaded.reasons().items()},
-        "dropped_lines": {w: [i + 1 for i in lines] for w, lines in loaded.reasons().items()},
+        "dropped": {why: len(lines) for why, lines in reasons.items()},
+        "dropped_lines": {why: [i + 1 for i in lines] for why, lines in reasons.items()},
         "damaged": len(loaded.damaged),
         "repeated": len(repeated),
         "held_out_seen": len(seen),

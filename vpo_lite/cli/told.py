@@ -3,7 +3,7 @@
 import sys
 
 from ..markup import count
-from ..tasks.records import RecordTask
+from ..tasks.records import RecordTask, told_before
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
@@ -83,7 +83,7 @@ def warn_of_length(run) -> None:
 
 def tell_of_records(task, name: str) -> None:
     """Say what a task on records leaves out of its files. name: as in ``--task``."""
-    for said in task.told(name) if isinstance(task, RecordTask) else ():
+    for said in told_before(task, name):
         note(said)
 
 

@@ -117,8 +117,8 @@ def evolve(
             )
     given = [None] * len(instances) if weights is None else weights
     searches = [Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
-    found = [search.trace for search in searches] if traces is None else traces
-    found[:] = [search.trace for search in searches]
+    found = [] if traces is None else traces
+    found += [search.trace for search in searches]
     if any(trace.target == np.inf and trace.weights.min() < 0 for trace in found):
         warnings.warn(NO_TARGET, stacklevel=2)
     if policy is not None:

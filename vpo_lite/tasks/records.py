@@ -62,6 +62,11 @@ RECORD_OPTIONS = (
 )
 
 
+def told_before(task: Task, name: str) -> list[str]:
+    """What is to be said of a task's data files before a run; of other tasks nothing."""
+    return task.told(name) if isinstance(task, RecordTask) else []
+
+
 class RecordTask(Task):
     """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hop_records` for a whole one.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from ..checks import shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
-from ..tasks.records import RecordTask
+from ..tasks.records import told_before
 from .config import TrainConfig
 from .contract import check_given
 from .learner import Learner
@@ -60,9 +60,8 @@ def train(
         raise ValueError(f"learner = {shown(learner)}: expected a Learner")
     if learner is None:
         learner = Learner(config, task=task)
-        if tell is not None and isinstance(learner.task, RecordTask):
-            for said in learner.task.told(config.task):
-                tell(said)
+        for said in told_before(learner.task, config.task) if tell is not None else ():
+            tell(said)
     if learner.steps >= config.steps:
         raise ValueError(
             f"steps = {config.steps:,}: the learner has done {learner.steps:,}; ask for more, or "
