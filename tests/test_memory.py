@@ -185,10 +185,12 @@ def test_what_the_layers_keep_is_what_autograd_saves(build, shape, kind, dtype):
         {"dtype": "bfloat16"},
         {"gradient_checkpointing": True},
         {"gradient_checkpointing": True, "micro_batch": 4, "dtype": "bfloat16"},
+        {"mini_batches": "one prompt each", "kl": 0.1},
     ],
     ids=str,
 )
 def test_the_update_peaks_within_a_factor_of_one_and_a_half(build, shape, changes):
+    changes = changes | ({"mini_batches": shape[0]} if "mini_batches" in changes else {})
     learner, config = build(**changes)
     work = lambda: update(learner, config, shape)  # noqa: E731
     work()  # gradients are freed at the start of an update, moments stay
@@ -254,6 +256,8 @@ def test_the_knobs_lower_what_they_are_said_to_lower(build, shape):
     for changes, part in (
         ({"micro_batch": 4}, "activations"),
         ({"micro_batch": 4}, "logits"),
+        ({"mini_batches": shape[0]}, "activations"),
+        ({"target_modules": "q_proj"}, "adapter"),
         ({"gradient_checkpointing": True}, "activations"),
         ({"dtype": "bfloat16"}, "parameters"),
         ({"rank": 2}, "adapter"),
@@ -463,6 +467,9 @@ def test_an_update_that_does_not_fit_at_once_is_cut_into_micro_batches(
 
     assert fitted(policy, config, need(64)) is config
     assert [fitted(policy, config, need(rows)).micro_batch for rows in (63, 32, 31)] == [32, 32, 16]
+    half = config.but(mini_batches=2)  # of 32 rollouts
+    assert fitted(policy, half, need(32)) is half
+    assert fitted(policy, half, need(31)).micro_batch == 16
     least = fitted(policy, config, 0)
     assert (least.micro_batch, least.sample_batch) == (1, 1)
     own = fitted(policy, config.but(micro_batch=50, sample_batch=60), 0)

@@ -445,6 +445,35 @@ def test_auto_is_bfloat16_for_language_models_on_a_gpu_that_has_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("names", ["q_proj", "self_attn.q_proj, down_proj"])
+def test_lora_adapts_the_layers_that_are_named(folder, names, tmp_path):
+    """Training moves these alone, sampler and update agree, and the adapter comes back."""
+    few = dict(layout="tiny-4x4", maze_seed=1, prompts=1, group_size=4, steps=2, max_new_tokens=12)
+    config = vpo.TrainConfig(model=str(folder), target_modules=names, device="cpu", **few)
+    learner = vpo.Learner(config)
+    last = {name.strip().rpartition(".")[2] for name in names.split(",")}
+    found = [n for n, m in learner.policy.model.named_modules() if hasattr(m, "lora_A")]
+    layers = learner.policy.model.get_base_model().config.num_hidden_layers
+    assert len(found) == layers * len(last) and {n.rpartition(".")[2] for n in found} == last
+    unfold_adapter(learner.policy)
+    records = list(vpo.train(config, learner=learner))
+    assert records[-1].sampler_gap < 1e-4
+    learner.policy.save(tmp_path / "adapter")
+    again = load_policy(tmp_path / "adapter", device="cpu")
+    trained = [p for p in again.model.parameters() if p.requires_grad]
+    assert all(map(torch.equal, trained, learner.parameters)) and len(trained) == 2 * len(found)
+
+
+def test_a_layer_that_is_not_there_is_named_with_those_that_are(folder):
+    with pytest.raises(ValueError) as refused:
+        load_policy(folder, device="cpu", target_modules="q_proj,qproj")
+    assert str(refused.value) == (
+        "target_modules = 'q_proj,qproj': no linear layer that LoRA can adapt is called 'qproj'; "
+        "there are down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj, or all-linear"
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_checkpointing_recomputes_every_layer_for_the_same_gradient(folder, dtype, monkeypatch):
     monkeypatch.setattr(

@@ -82,6 +82,23 @@ def test_clipped_loss_by_hand():
     assert loss.item() == pytest.approx(-(2 + 3 + 3 - 1 - 1.5 - 0.5) / 6) and clipped == 0
 
 
+def test_the_upper_side_of_the_clip_and_the_dual_clip_by_hand():
+    """Ratios 1.25, 4, 0.5 with A = 2, and 1.25, 4, 0.5 with A = -1."""
+    logp = torch.log(torch.tensor([[1.25, 4.0, 0.5], [1.25, 4.0, 0.5]]))
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    given = logp, torch.zeros(2, 3), torch.tensor([2.0, -1.0]), token_weights(mask)
+    for changes, gains, count in (
+        (dict(), [2 * 1.2, 2 * 1.2, 2 * 0.5, -1.25, -4, -0.8], 3),
+        (dict(clip_high=0.3), [2 * 1.25, 2 * 1.3, 2 * 0.5, -1.25, -4, -0.8], 2),
+        (dict(clip_high=0.1), [2 * 1.1, 2 * 1.1, 2 * 0.5, -1.25, -4, -0.8], 3),
+        (dict(dual_clip=3.0), [2 * 1.2, 2 * 1.2, 2 * 0.5, -1.25, -3, -0.8], 4),
+        (dict(dual_clip=1.1), [2 * 1.2, 2 * 1.2, 2 * 0.5, -1.1, -1.1, -0.8], 5),
+    ):
+        loss, clipped = clipped_loss(*given, **changes)
+        assert loss.item() == pytest.approx(-sum(gains) / 6, abs=1e-6), changes
+        assert clipped == count, changes
+
+
 def test_masked_tokens_do_not_count_whatever_stands_there():
     logp = torch.tensor([[-1.0, -2.0, 1e4], [-3.0, -1e4, 1e4]], requires_grad=True)
     old = torch.tensor([[-1.1, -2.0, -1e4], [-3.0, 1e4, -1e4]])
@@ -530,6 +547,131 @@ def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
     assert clipped(clip=1e-3) > clipped() > clipped(clip=1e5) == 0
 
 
+def by_hand(learner, cfg, rollouts, gain, kept, halves):
+    """Updates on these rows by PPO and AdamW as torch has them, without any of step.py; the tokens
+    in ``kept`` count.
+    """
+    optimizer = torch.optim.AdamW(
+        learner.parameters, lr=cfg.lr, weight_decay=cfg.weight_decay, betas=(0.9, 0.999), eps=1e-8
+    )
+    A = torch.tensor(gain.reshape(-1, 1), dtype=torch.float32)
+    with torch.no_grad():
+        old, _ = learner.policy.token_logprobs(rollouts)
+    for rows in halves:
+        optimizer.zero_grad()
+        logp, _ = learner.policy.token_logprobs(rollouts)
+        ratio = (logp - old).exp()
+        worst = torch.minimum(ratio * A, ratio.clamp(1 - cfg.clip, 1 + cfg.clip) * A)
+        counted = torch.zeros_like(kept).index_fill_(0, torch.tensor(rows), True) & kept
+        (-worst[counted].sum() / counted.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(learner.parameters, cfg.max_grad_norm)
+        optimizer.step()
+    return [p.detach().clone() for p in learner.parameters]
+
+
+HALVES = [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [None, 3])
+@pytest.mark.parametrize("clip", [0.2, 1e-3])
+def test_a_mini_batch_is_an_update_whose_ratio_is_to_the_policy_that_sampled(tiny, rows, clip):
+    cfg = tiny(lr=1e-2, mini_batches=2, micro_batch=rows, weight_decay=0.1, clip=clip, kl=0.0)
+    ours, theirs = Learner(cfg), Learner(cfg)
+    rollouts = uneven(ours, cfg, LENGTHS)
+    found = update(ours, cfg, rollouts, GAIN)
+    wanted = by_hand(theirs, cfg, rollouts, GAIN, rollouts.mask, HALVES)
+    for p, q in zip(ours.parameters, wanted, strict=True):
+        assert torch.allclose(p, q, atol=2e-5)
+    one = by_hand(Learner(cfg), cfg, rollouts, GAIN, rollouts.mask, [list(range(8))])
+    assert max(float((p - q).abs().max()) for p, q in zip(wanted, one, strict=True)) > 1e-3
+    # the second update starts from another policy than the one that sampled
+    assert (found["clip_share"] > 0) == (clip < 0.01) and found["sampler_gap"] < 1e-5
+
+
+@pytest.mark.slow
+def test_mini_batches_share_tokens_and_figures_as_they_say(tiny):
+    """With lr next to 0 no update changes another: means over the updates, sums over the tokens."""
+    cfg = tiny(lr=1e-9, mini_batches=2, kl=0.1)
+    learner = Learner(cfg)
+    shaken(learner)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    found, losses, norms, kls = update(learner, cfg, rollouts, GAIN), [], [], []
+    with torch.no_grad(), learner.policy.reference():
+        reference, _ = learner.policy.token_logprobs(rollouts)
+    for rows in HALVES:
+        learner.optimizer.zero_grad()
+        logp, _ = learner.policy.token_logprobs(rollouts)
+        A = torch.tensor(GAIN.reshape(-1, 1), dtype=torch.float32)
+        mask, gap = rollouts.mask[rows], (reference - logp)[rows]
+        kl = (gap.exp() - gap - 1)[mask].mean()
+        loss = 0.1 * kl - ((logp - logp.detach()).exp() * A)[rows][mask].mean()
+        loss.backward()
+        losses.append(loss.item()), kls.append(kl.item())
+        norms.append(torch.cat([p.grad.flatten() for p in learner.parameters]).norm().item())
+    for name, values in (("loss", losses), ("kl", kls), ("gradient_norm", norms)):
+        assert found[name] == pytest.approx(np.mean(values), rel=1e-4), name
+    assert abs(losses[0] - losses[1]) > 1e-3
+
+
+def test_a_silent_mini_batch_takes_no_step_of_its_own_but_that_of_the_momentum(tiny):
+    """Group 1 of two is silent, with a mini-batch of its own: it is only run forward."""
+    cfg = tiny(mini_batches=2, lr=1e-8)
+    learner = Learner(cfg)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    silent = GAIN * np.array([[1.0], [0.0]])
+    found = update(learner, cfg, rollouts, silent)
+    assert all((p.grad == 0).all() for p in learner.parameters)  # of the second mini-batch
+    alone = update(learner, cfg.but(mini_batches=1), rollouts.rows(np.arange(4)), GAIN[:1])
+    assert found["gradient_norm"] == pytest.approx(alone["gradient_norm"] / 2, rel=1e-3) and (
+        found["gradient_norm"] > 0
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregation", ["token", "sequence", "constant"])
+def test_rollouts_that_were_cut_off_give_no_gradient_where_they_are_masked(tiny, aggregation):
+    """Rows 0 and 5 are cut off. As TRL has it, they do not count among the tokens, but among the
+    rows of "sequence" and "constant".
+    """
+    cfg = tiny(lr=1e-8, mask_truncated=True, aggregation=aggregation, kl=0.0)
+    learner = Learner(cfg)
+    rollouts = uneven(learner, cfg, LENGTHS)
+    truncated = torch.tensor([True, False, False, False, False, True, False, False])
+    found = update(learner, cfg, rollouts._replace(truncated=truncated), GAIN)
+    gradient = torch.cat([p.grad.flatten() for p in learner.parameters])
+    learner.optimizer.zero_grad()
+    logp, _ = learner.policy.token_logprobs(rollouts)
+    A = torch.tensor(GAIN.reshape(-1, 1), dtype=torch.float32)
+    kept = rollouts.mask & ~truncated[:, None]
+    gains = ((logp - logp.detach()).exp() * A) * kept
+    longest = step_module._divisor(learner, cfg)
+    loss = {
+        "token": lambda: -gains.sum() / kept.sum(),
+        "sequence": lambda: -(gains.sum(1) / kept.sum(1).clamp(min=1)).mean(),
+        "constant": lambda: -gains.sum() / (8 * longest),
+    }[aggregation]()
+    loss.backward()
+    expected = torch.cat([p.grad.flatten() for p in learner.parameters])
+    expected *= min(1, 1 / expected.norm())
+    assert found["loss"] == pytest.approx(loss.item(), abs=1e-6)
+    assert torch.allclose(gradient, expected, atol=1e-6, rtol=1e-4)
+    every = update(learner, cfg, rollouts._replace(truncated=truncated | True), GAIN)
+    assert every["loss"] == every["gradient_norm"] == 0
+    plain = update(learner, cfg.but(mask_truncated=False), rollouts, GAIN)
+    assert plain["loss"] != pytest.approx(found["loss"], abs=1e-3)
+
+
+def test_a_mask_leaves_a_rollouts_place_in_its_group(tiny, monkeypatch):
+    """Its reward still counts in the mean and the deviation of the group."""
+    cfg = tiny(steps=1, mask_truncated=True, max_new_tokens=2)
+    gain = np.tile([1.0, -1.0, 0.5, -0.5], (2, 1))
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (gain, gain))
+    (record,) = train(cfg)
+    assert record.truncated_rate > 0.5
+    assert np.array_equal([g.advantages for g in record.groups], gain)
+
+
 # --- a step ---------------------------------------------------------------------------------------
 
 
@@ -952,14 +1094,30 @@ def test_each_step_has_the_learning_rate_of_its_place(tiny, monkeypatch):
     assert used == [config.lr_at(step) for step in range(4)] and len(set(used)) == 4
 
 
-def test_the_gradient_is_clipped_to_norm_one(tiny, monkeypatch):
+@pytest.mark.parametrize("most", [1.0, 0.25])
+def test_the_gradient_is_scaled_down_to_the_norm_of_the_config(tiny, monkeypatch, most):
     limits = []
     clip = torch.nn.utils.clip_grad_norm_
     monkeypatch.setattr(
         torch.nn.utils, "clip_grad_norm_", lambda p, limit: limits.append(limit) or clip(p, limit)
     )
-    list(train(tiny(steps=1)))
-    assert limits == [1.0]
+    list(train(tiny(steps=1, **{"max_grad_norm": most} if most < 1 else {})))
+    assert limits == [most]
+
+
+def test_weight_decay_is_adamws_and_may_change_on_the_way(tiny, monkeypatch):
+    """Without a gradient a step multiplies each parameter by 1 - lr x weight_decay."""
+    silent = np.zeros((2, 4))
+    monkeypatch.setattr(step_module.estimators, "estimate", lambda *_, **__: (silent, silent))
+    cfg = tiny(steps=2, lr=0.1, weight_decay=0.5)
+    learner = Learner(cfg)
+    before = state_of(learner)
+    steps = train(cfg, learner=learner)
+    next(steps)
+    between = state_of(learner)
+    assert all(torch.allclose(p, 0.95 * before[n], atol=1e-7) for n, p in between.items())
+    steps.send(cfg.but(weight_decay=0.0))
+    assert all(torch.equal(p, between[n]) for n, p in state_of(learner).items())
 
 
 def test_training_starts_from_a_base_model(tiny, tmp_path):
@@ -981,7 +1139,7 @@ def test_a_later_epoch_that_fails_says_so_and_makes_no_step(tiny):
             p.data.fill_(math.nan)
 
     learner.optimizer.step = step
-    with pytest.raises(TrainingError, match="this pass changed nothing"):
+    with pytest.raises(TrainingError, match="this update changed nothing"):
         update(learner, cfg, rollouts, np.array([[1.0, -1.0, 0.5, -0.5]]))
     assert len(steps) == 1
 
@@ -1375,6 +1533,7 @@ def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
         ("dtype", dict(dtype="bfloat16")),
         ("device", dict(device="auto")),
         ("gradient_checkpointing", dict(gradient_checkpointing=True)),
+        ("target_modules", dict(target_modules="q_proj")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -1553,6 +1712,11 @@ def test_the_presets_are_the_ones_of_the_design():
             c.temperature,
             c.save_every,
         ) == row
+    release = dict(mini_batches=2, dual_clip=3, weight_decay=0.01)  # spec/domains.md
+    for name, value in release.items():
+        others = {n: getattr(vpo.TrainConfig.preset(n), name) for n in table if n != "paper"}
+        assert getattr(vpo.TrainConfig.preset("paper"), name) == value, name
+        assert set(others.values()) == {getattr(vpo.TrainConfig(), name)}, name
 
 
 def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
@@ -1609,6 +1773,11 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
         (dict(reward_mode="cubic"), "cubic"),
         (dict(aggregation="mean"), "unknown aggregation 'mean'"),
         (dict(micro_batch=0), "micro_batch = 0"),
+        (dict(mini_batches=3), "mini_batches = 3 with prompts = 4: .* a divisor of prompts"),
+        (dict(mini_batches=8), "mini_batches = 8 with prompts = 4"),
+        (dict(dual_clip=1.0), "dual_clip = 1.0: must be .* above 1"),
+        (dict(max_grad_norm=0), "max_grad_norm = 0"),
+        (dict(weight_decay=-0.1), "weight_decay = -0.1"),
         (dict(warmup_steps=40), "warmup_steps = 40 with steps = 40"),
         (dict(lr_schedule="linear"), "unknown lr_schedule 'linear': there are constant, cosine"),
         (dict(maze="S E\nS ."), "S"),

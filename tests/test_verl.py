@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import types
 import warnings
 from collections import defaultdict
 from pathlib import Path
@@ -43,6 +44,7 @@ from vpo_lite.tasks.base import Prompt, Task, group_key
 from vpo_lite.tasks.wording import write_numbered
 from vpo_lite.training.evaluate import evaluate, held_out_seeds
 from vpo_lite.training.folders import RunFolder
+from vpo_lite.training.loss import clipped_loss, token_weights
 from vpo_lite.training.problems import problems_of_step
 
 with warnings.catch_warnings():
@@ -208,7 +210,19 @@ def test_the_launch_line_runs_on_linux_wherever_it_was_written(tmp_path, monkeyp
         (dict(temperature=1.2), "rollout.temperature", 1.2),
         (dict(temperature=1.2), "rollout.val_kwargs.temperature", 1.0),  # as the native evaluation
         (dict(task="programs", operations=2), "algorithm.vpo.options", {"operations": 2}),
+        (dict(clip=0.3), "actor.clip_ratio_low", 0.3),
         (dict(clip=0.3), "actor.clip_ratio_high", 0.3),
+        (dict(clip_high=0.28), "actor.clip_ratio_low", 0.2),
+        (dict(clip_high=0.28), "actor.clip_ratio_high", 0.28),
+        ({}, "actor.clip_ratio_c", 1e6),
+        (dict(dual_clip=3), "actor.clip_ratio_c", 3.0),
+        ({}, "actor.ppo_mini_batch_size", 2),
+        (dict(mini_batches=2), "actor.ppo_mini_batch_size", 1),
+        (dict(mini_batches=2, micro_batch=3), "actor.ppo_micro_batch_size_per_gpu", 2),  # of 4
+        (dict(weight_decay=0.01), "actor.optim.weight_decay", 0.01),
+        (dict(max_grad_norm=0.5), "actor.optim.clip_grad", 0.5),
+        ({}, "model.target_modules", "all-linear"),
+        (dict(target_modules="q_proj, v_proj"), "model.target_modules", ["q_proj", "v_proj"]),
         (dict(warmup_steps=2), "actor.optim.lr_warmup_steps", 2),
         (dict(lr_schedule="cosine"), "actor.optim.lr_scheduler_type", "cosine"),
     ],
@@ -242,7 +256,9 @@ def test_the_list_of_translations_names_every_setting():
         (dict(load_in="4bit"), {}, "load_in = '4bit': cannot be handed"),
         (dict(compile=True), {}, "compile = True"),
         (dict(rank=1024), {}, "rank = 1024: vLLM.* 512"),
-        ({}, dict(gpus=3), "2 prompts x 4 rollouts do not divide among 3 GPUs"),
+        ({}, dict(gpus=3), "the 8 rollouts of an update do not divide among 3 GPUs"),
+        (dict(mini_batches=2), dict(gpus=8), "the 4 rollouts of an update .* 8 GPUs"),
+        (dict(mask_truncated=True), {}, "mask_truncated = True: cannot be handed"),
         ({}, dict(gpus=0), "gpus = 0"),
         ({}, dict(estimator="gae"), "gae"),
         (dict(eval_problems=0), {}, "eval_problems = 0"),
@@ -749,6 +765,30 @@ def test_the_estimator_vpo_gives_the_librarys_advantages_through_veRL(batch, kep
     library = vpo.advantages("grpo", U[:, None, None], groups=list(uid))
     expected = library[:, None] * data.batch["response_mask"].numpy()
     assert np.allclose(found, expected, atol=1e-6) and np.abs(found).max() > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, dict(dual_clip=3), dict(clip_high=0.5, dual_clip=1.2)])
+def test_the_native_loss_is_veRLs_under_the_exported_settings(verl, tmp_path, changes):
+    """Ratios of e^-2 to e^2, and advantages of both signs: the loss, and how often a clip acts."""
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+
+    config = config_of(clip=0.1, **changes)
+    export(config, tmp_path / "run")
+    actor = composed(tmp_path / "run", "vpo").actor_rollout_ref.actor
+    actor = types.SimpleNamespace(**actor, get=actor.get, global_batch_info={})
+    rng = torch.Generator().manual_seed(0)
+    old, mask = -torch.rand(6, 50, generator=rng), torch.rand(6, 50, generator=rng) < 0.8
+    logp = old + torch.linspace(-2, 2, 50)
+    A = torch.tensor([2.0, -1.0, 0.5, -0.3, 0.0, -2.0])
+    how = dict(response_mask=mask.float(), loss_agg_mode=actor.loss_agg_mode, config=actor)
+    theirs, figures = get_policy_loss_fn("vanilla")(old, logp, A[:, None].expand(6, 50), **how)
+    clips = config.clip, config.clip_high, config.dual_clip
+    ours, clipped = clipped_loss(logp, old, A, token_weights(mask), *clips)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+    shares = figures["actor/pg_clipfrac"], figures["actor/pg_clipfrac_lower"]
+    assert clipped.item() / int(mask.sum()) == pytest.approx(sum(shares), rel=1e-5)
+    assert shares[0] > 0.2 and (shares[1] > 0) == ("dual_clip" in changes)
 
 
 @pytest.mark.slow

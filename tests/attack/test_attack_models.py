@@ -700,6 +700,10 @@ ARGUMENTS = [
     *[("seed", x) for x in ([{}, set()], {1, 2}, object(), float("nan"), b"x")],
     *[("dtype", x) for x in (None, "float16", 5, [], torch.float32, "x" * 5000)],
     *[("load_in", x) for x in ("3bit", 4, ["4bit"], True)],
+    *[
+        ("target_modules", x)
+        for x in ("", ",", "q_prj", "q_proj,,v_proj", "lm_head", None, ["q"], "*")
+    ],
     *[("gradient_checkpointing", x) for x in ("yes", None, 1, [], float("nan"))],
 ]
 

@@ -52,6 +52,9 @@ DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
     "learning_rate": "lr",
     "beta": "kl",
     "epsilon": "clip",
+    "epsilon_high": "clip_high",
+    "delta": "dual_clip",
+    "mask_truncated_completions": "mask_truncated",
     "entropy_coef": "entropy",
     "loss_type": "aggregation",
     "save_steps": "save_every",
@@ -137,8 +140,6 @@ def try_parts(made) -> None:
         for name in sampled:
             if not hasattr(known, name):
                 raise ValueError(f"generation_kwargs: {shown(name)}: generate has no such setting")
-    if made.max_grad_norm < 0:
-        raise ValueError(f"max_grad_norm = {made.max_grad_norm:g}: expected 0 or more")
     torch.utils.data.DataLoader([0], num_workers=made.dataloader_num_workers)
     if made.importance_sampling_level not in (levels := ("token", "sequence")):
         given = shown(made.importance_sampling_level)

@@ -21,6 +21,7 @@ from .trl_options import check_options, try_parts
 
 EPS = 1e-4  # what TRL adds to the standard deviation of a group
 LOSS_TYPES = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}  # by our aggregation
+ONE_UPDATE = "a step is one update"
 SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}  # by our lr_schedule
 
 
@@ -42,7 +43,8 @@ def check_config(config: TrainConfig) -> None:
     """ValueError, in one line, for settings that TRL cannot honour."""
     RolloutReward.of(config)  # names the methods
     refused = {
-        "epochs": config.epochs > 1 and "a step is one update",
+        "epochs": config.epochs > 1 and ONE_UPDATE,
+        "mini_batches": config.mini_batches > 1 and ONE_UPDATE,
         "rollout_dtype": config.rollout_dtype != "auto" and "sampling uses the model's dtype",
         "compile": config.compile and "sampling is TRL's",
         "sample_batch": config.sample_batch is not None and "sampling is TRL's",
@@ -53,7 +55,14 @@ def check_config(config: TrainConfig) -> None:
     for name, why in refused.items():
         if why:
             value = shown(getattr(config, name))
-            raise ValueError(f"{name} = {value}: with engine trl {why}; leave it out")
+            cure = "set it to 1" if why == ONE_UPDATE else "leave it out"
+            raise ValueError(f"{name} = {value}: with engine trl {why}; {cure}")
+    least = 1 + (config.clip if config.clip_high is None else config.clip_high)
+    if config.dual_clip is not None and config.dual_clip < least:
+        raise ValueError(
+            f"dual_clip = {config.dual_clip:g}: engine trl bounds all ratios with it; take at "
+            f"least 1 + clip_high = {least:g}"
+        )
 
 
 def dataset(config: TrainConfig, tokenizer):
@@ -168,9 +177,14 @@ def grpo_config(
         temperature=config.temperature,
         beta=config.kl,
         epsilon=config.clip,
+        epsilon_high=config.clip_high,
+        delta=config.dual_clip,
+        mask_truncated_completions=config.mask_truncated,
         loss_type=LOSS_TYPES[config.aggregation],
         scale_rewards="group",
         learning_rate=config.lr,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.gradient_checkpointing,
         save_strategy="steps",
         save_steps=config.save_every,
@@ -185,8 +199,6 @@ def grpo_config(
         disable_dropout=True,
         lr_scheduler_type=SCHEDULES[config.lr_schedule],
         warmup_steps=config.warmup_steps,
-        weight_decay=0.0,
-        max_grad_norm=1.0,
         bf16=False,  # the base's own numbers, and a float32 adapter, as in the native trainer
         chat_template_kwargs=dict(NO_THINKING),  # as the native trainer asks
         dataloader_pin_memory=not cpu,
@@ -235,11 +247,11 @@ def keep_whole(trainer) -> None:
 
 
 def shared(config: TrainConfig, processes: int) -> tuple[int, int]:
-    """The rollouts of each process in a step, and how many of them one forward pass runs.
+    """The rollouts of each process in an update, and how many of them one forward pass runs.
 
     Raises ValueError for rollouts that the processes cannot share.
     """
-    rollouts = config.prompts * config.group_size
+    rollouts = config.update_size
     if rollouts % processes:
         raise ValueError(
             f"prompts x group_size = {rollouts} rollouts cannot be shared by {processes} "

@@ -11,17 +11,20 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - method, answers of a rollout (m), K, alpha, seed, pay_repeats: algorithm.vpo
 - eps: algorithm.vpo, for the estimator vpo; veRL's grpo has 1e-6 and no setting for it
 - task, task options: algorithm.vpo, and the data
-- model, rank, lora_alpha, gradient_checkpointing: model.path, .lora_rank, .lora_alpha,
-  .enable_gradient_checkpointing
+- model, rank, lora_alpha, target_modules, gradient_checkpointing: model.path, .lora_rank,
+  .lora_alpha, .target_modules, .enable_gradient_checkpointing
 - steps, prompts, group_size: trainer.total_training_steps, data.train_batch_size, rollout.n
-- epochs, clip, entropy: actor.ppo_epochs, .clip_ratio, .entropy_coeff
-- lr, warmup_steps, lr_schedule: actor.optim.lr, .lr_warmup_steps, .lr_scheduler_type
+- epochs, mini_batches, clip, clip_high, dual_clip: actor.ppo_epochs, .ppo_mini_batch_size,
+  .clip_ratio, .clip_ratio_high, .clip_ratio_c
+- entropy: actor.entropy_coeff
+- lr, warmup_steps, lr_schedule, weight_decay, max_grad_norm: actor.optim.lr, .lr_warmup_steps,
+  .lr_scheduler_type, .weight_decay, .clip_grad
 - kl, aggregation: actor.use_kl_loss, .kl_loss_coef, .loss_agg_mode; micro_batch: ..._per_gpu there
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
 - save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
-- load_in, compile, sample_batch, ignore_memory, device, threads: refused, since veRL has nothing
-  like them or decides itself
+- load_in, compile, sample_batch, ignore_memory, device, threads, mask_truncated: refused, since
+  veRL has nothing like them or decides itself
 - keep_texts: not used; veRL has trainer.rollout_data_dir
 - eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
   trainer.test_freq, by default ten times in a run
@@ -54,6 +57,7 @@ from .verl_texts import RUN, configuration, readme
 
 ESTIMATORS = ("grpo", "vpo")
 REFUSED = ("load_in", "compile", "sample_batch", "ignore_memory", "device", "threads")
+REFUSED += ("mask_truncated",)
 MOST_RANK = 512
 TEMPLATE = 256  # tokens that a chat template that is not here may add to each turn of a prompt
 FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md", CONFIG)
@@ -167,11 +171,10 @@ def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
             f"rank = {config.rank}: vLLM, which samples for veRL, takes at most {MOST_RANK}; "
             "lower rank"
         )
-    rollouts = config.prompts * config.group_size
-    if rollouts % gpus:
+    if config.update_size % gpus:
         raise ValueError(
-            f"{config.prompts} prompts x {config.group_size} rollouts do not divide among {gpus} "
-            "GPUs: change prompts or group_size"
+            f"the {config.update_size:,} rollouts of an update do not divide among {gpus} GPUs: "
+            "change prompts, group_size or mini_batches"
         )
 
 

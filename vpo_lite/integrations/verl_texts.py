@@ -5,12 +5,14 @@ import json
 import math
 from pathlib import Path
 
+from ..policy.fresh import ALL_LINEAR
 from ..policy.tokenizer import NO_THINKING
 from ..tasks.by_name import full_name
 from ..training.config import TrainConfig
 from .rewards import RolloutReward
 from .trl_setup import shared
 
+OUT_OF_REACH = 1e6  # veRL's bound on ratios cannot be switched off
 LOSSES = {
     "token": "token-mean",
     "sequence": "seq-mean-token-mean",
@@ -39,15 +41,21 @@ def configuration(
         model=as_yaml(config.base_model),
         rank=config.rank,
         lora_alpha=config.lora_alpha,
+        target_modules=as_yaml(_modules(config.target_modules)),
         checkpointing=as_yaml(config.gradient_checkpointing),
         epochs=config.epochs,
+        mini_batch=config.prompts // config.mini_batches,
         clip=as_yaml(config.clip),
+        clip_high=as_yaml(config.clip if config.clip_high is None else config.clip_high),
+        dual_clip=as_yaml(OUT_OF_REACH if config.dual_clip is None else config.dual_clip),
+        max_grad_norm=as_yaml(config.max_grad_norm),
         aggregation=LOSSES[config.aggregation],
         longest=response if config.aggregation == "constant" else "null",
         entropy=as_yaml(config.entropy),
         use_kl=as_yaml(config.kl > 0),
         kl=as_yaml(config.kl),
         lr=as_yaml(config.lr),
+        weight_decay=as_yaml(config.weight_decay),
         warmup=config.warmup_steps,
         schedule=config.lr_schedule,
         dynamic=as_yaml(config.micro_batch is None),
@@ -67,6 +75,12 @@ def configuration(
         name=as_yaml(f"{config.make_task().name}-{config.method}"),
     )
     return _CONFIGURATION.format(**values)
+
+
+def _modules(target_modules: str) -> str | list[str]:
+    """Names with commas between, as the list that peft asks for; "all-linear" as it is."""
+    names = target_modules.replace(" ", "").split(",")
+    return names if names != [ALL_LINEAR] else ALL_LINEAR
 
 
 def as_yaml(value) -> str:
@@ -124,17 +138,17 @@ actor_rollout_ref:
     path: {model}
     lora_rank: {rank}
     lora_alpha: {lora_alpha}
-    target_modules: all-linear
+    target_modules: {target_modules}
     enable_gradient_checkpointing: {checkpointing}
   actor:
-    # One update for each step.
-    ppo_mini_batch_size: {prompts}
+    # Prompts in an update.
+    ppo_mini_batch_size: {mini_batch}
     ppo_epochs: {epochs}
     clip_ratio: {clip}
     clip_ratio_low: {clip}
-    clip_ratio_high: {clip}
-    # The native loss has no bound on the ratio of bad rollouts: this one is out of reach.
-    clip_ratio_c: 1.0e+6
+    clip_ratio_high: {clip_high}
+    # The bound on the ratio of bad rollouts. Without dual_clip: 1.0e+6, which is out of reach.
+    clip_ratio_c: {dual_clip}
     loss_agg_mode: {aggregation}
     loss_scale_factor: {longest}
     entropy_coeff: {entropy}
@@ -148,7 +162,8 @@ actor_rollout_ref:
       lr: {lr}
       lr_warmup_steps: {warmup}
       lr_scheduler_type: {schedule}
-      weight_decay: 0.0
+      weight_decay: {weight_decay}
+      clip_grad: {max_grad_norm}
     fsdp_config:
       model_dtype: {model_dtype}
   ref:

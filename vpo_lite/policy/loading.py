@@ -7,15 +7,13 @@ else from JSON.
 import copy
 import functools
 import os
-import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ..checks import check_number, check_whole, shown, told_of
+from ..checks import shown, told_of
 from ..files import read_json
 from ..randomness import integer
 from . import shipped
@@ -30,22 +28,17 @@ from .adapter import (
 )
 from .base import load_base
 from .decoder import decoder_for
+from .fresh import ALL_LINEAR, adapter_numbers, fresh_adapter
 from .hub import from_hub, hub_in_reach
 from .libraries import (
     AutoModelForCausalLM,
     BaseTunerLayer,
-    Conv1D,
     GradientCheckpointingLayer,
-    LoraConfig,
     PreTrainedConfig,
-    get_peft_model,
 )
 from .policy import Policy
-from .room import size, total_memory
 from .sampling import CACHE, pad_prompts
-from .weights import SENSES, adapter_file, reason, weight_files
-
-MOST_RANK, MOST_LORA_ALPHA = 2**20, 1e6
+from .weights import adapter_file, reason, weight_files
 
 
 @torch.inference_mode(False)  # parameters made in that mode could never be trained
@@ -56,6 +49,7 @@ def load_policy(
     device: str | torch.device = "auto",
     rank: int = 16,
     lora_alpha: float = 32,
+    target_modules: str = ALL_LINEAR,
     seed: int = 0,
     dtype: str = "auto",
     load_in: str | None = None,
@@ -69,6 +63,7 @@ def load_policy(
       if it has moved
     - device: "auto", "cpu", "cuda", "mps" or a torch.device (:func:`choose_device`)
     - rank, lora_alpha (at most 1e6), seed: of a fresh adapter and its initialisation
+    - target_modules: of a fresh adapter, "all-linear" or names of layers (:func:`.fresh.adapted`)
     - dtype: of the base's parameters: "float32", "bfloat16" or "auto". Auto is bfloat16 for a
       language model on a GPU that has it, else float32. The adapter is float32 in any case.
     - load_in: "8bit" or "4bit" quantises the base (:func:`quantisation`)
@@ -107,9 +102,9 @@ def load_policy(
     else:
         if shipped.folder(name) is None and Path(name).is_dir():
             name = str(Path(name).resolve())  # an adapter finds it again from any working directory
-        rank, lora_alpha = _adapter_numbers(rank, lora_alpha)
+        rank, lora_alpha = adapter_numbers(rank, lora_alpha)
         loaded = load_base(name, device, dtype, load_in)
-        model = _fresh_adapter(loaded.model, rank, lora_alpha, integer(seed, "lora"))
+        model = fresh_adapter(loaded.model, rank, lora_alpha, integer(seed, "lora"), target_modules)
     model.eval()
     policy = Policy(
         model, loaded.tokenizer, name, loaded.pocket, dtype, load_in, bool(gradient_checkpointing)
@@ -148,6 +143,7 @@ def outline(
     *,
     rank: int = 16,
     lora_alpha: float = 32,
+    target_modules: str = ALL_LINEAR,
     dtype: str = "bfloat16",
     load_in: str | None = None,
     gradient_checkpointing: bool = False,
@@ -157,7 +153,7 @@ def outline(
 
     - config: of a transformers model, such as ``AutoConfig.from_pretrained(name)``
     - tokenizer: counts the tokens of a prompt
-    - rank, lora_alpha, gradient_checkpointing: as for :func:`load_policy`
+    - rank, lora_alpha, target_modules, gradient_checkpointing: as for :func:`load_policy`
     - dtype: of the base's parameters, "float32" or "bfloat16"
     - load_in: "4bit" or "8bit" packs linear layers as bitsandbytes does. The scales, about 3 % of
       4 bit, are left out.
@@ -174,12 +170,12 @@ def outline(
             f"dtype = {shown(dtype)}, load_in = {shown(load_in)}: there are bfloat16 and float32; "
             "None, 4bit and 8bit"
         )
-    rank, lora_alpha = _adapter_numbers(rank, lora_alpha)
+    rank, lora_alpha = adapter_numbers(rank, lora_alpha)
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(
             copy.deepcopy(config), dtype=getattr(torch, dtype), trust_remote_code=False
         )
-        model = _fresh_adapter(base, rank, lora_alpha, 0)
+        model = fresh_adapter(base, rank, lora_alpha, 0, target_modules)
         for layer in model.modules() if load_in else ():
             if isinstance(layer, BaseTunerLayer):
                 count = layer.get_base_layer().weight.numel() // (2 if load_in == "4bit" else 1)
@@ -208,65 +204,6 @@ def choose_device(name: str | torch.device = "auto") -> torch.device:
     if not isinstance(name, str) or name not in (*found, *(["cuda"] if cards else [])):
         raise ValueError(f"device {shown(name)} cannot be used here: there is {', '.join(found)}")
     return torch.device(name)
-
-
-# --- a fresh adapter ------------------------------------------------------------------------------
-
-
-def _adapter_numbers(rank, lora_alpha) -> tuple[int, float]:
-    """Both as Python's own numbers, which the adapter's JSON file can hold. ValueError for others.
-
-    >>> _adapter_numbers(np.int64(2), np.float32(0.5))
-    (2, 0.5)
-    """
-    check_whole(rank, "rank", MOST_RANK)
-    expected = f"a number above 0, at most {MOST_LORA_ALPHA:,.0f}"
-    alpha = check_number(lora_alpha, "lora_alpha", expected, sys.float_info.min, MOST_LORA_ALPHA)
-    return int(rank), int(alpha) if alpha.is_integer() else alpha
-
-
-def _fresh_adapter(base, rank: int, lora_alpha: float, seed: int):
-    """LoRA on all linear layers but the output head: A random from the seed, B zero.
-
-    Raises: ValueError where it could not be trained in all of the device's memory: the adapter, its
-    gradients and AdamW's two moments in float32.
-    """
-    layers = {n: m for n, m in base.named_modules() if isinstance(m, torch.nn.Linear | Conv1D)}
-    # Routers return tuples; what sees or hears never runs here.
-    left_out = [x for x in (r".*router", SENSES) if any(re.fullmatch(x, n) for n in layers)]
-    excluded = "|".join(left_out)
-    linear = [m for n, m in layers.items() if not re.fullmatch(excluded, n)]
-    shapes = [_sides(m) for m in linear if m is not base.get_output_embeddings()]
-    need, total = 4 * 4 * rank * sum(map(sum, shapes)), total_memory(base.device)
-    if total is not None and need > total:
-        raise ValueError(
-            f"rank = {shown(rank)}: the adapter and its optimizer need {size(need)}, and "
-            f"{base.device} has {size(total)} in all; choose a smaller rank"
-        )
-    lora = LoraConfig(
-        r=rank,
-        lora_alpha=lora_alpha,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        exclude_modules=excluded or None,
-        task_type="CAUSAL_LM",
-    )
-    with quiet(), torch.random.fork_rng(devices=[]):
-        # peft draws on the CPU; a GPU's stream is not ours
-        torch.default_generator.manual_seed(seed)
-        try:
-            return get_peft_model(base, lora)
-        except Exception as error:  # a model that peft cannot put LoRA on
-            raise ValueError(
-                f"{type(base).__name__}: LoRA cannot be put on it: {reason(error)}"
-            ) from error
-
-
-def _sides(layer) -> tuple[int, int]:
-    """Inputs and outputs of a linear layer, quantised or not."""
-    if isinstance(layer, Conv1D):
-        return tuple(layer.weight.shape)
-    return layer.in_features, layer.out_features
 
 
 def _check_forward(policy: Policy, where) -> None:

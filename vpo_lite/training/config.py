@@ -1,4 +1,7 @@
-"""The settings of a training run. A config that cannot work is refused when it is made."""
+"""The settings of a training run. A config that cannot work is refused when it is made.
+
+Longer than 350 lines because it is the one list of all settings.
+"""
 
 import dataclasses
 import functools
@@ -94,6 +97,15 @@ class TrainConfig:
     epochs: int = setting(
         1, "PPO epochs: passes over a step's rollouts, an update each", least=1, most=1000
     )
+    mini_batches: int = setting(
+        1,
+        "mini-batches of whole prompts in a pass, an update each (PPO); N must divide --prompts",
+        least=1,
+        most=10**6,
+    )
+    mask_truncated: bool = setting(
+        False, "rollouts cut off at the token limit give no gradient (DAPO)"
+    )
     lr: float = setting(
         1e-3, "learning rate of AdamW; LoRA learns at 1e-5 to 1e-3", above=0, most=1
     )
@@ -105,8 +117,16 @@ class TrainConfig:
         "learning rate after the warm-up: constant, or cosine, which falls to 0 at the end",
         choices=SCHEDULES,
     )
+    weight_decay: float = setting(0.0, "weight decay of AdamW", least=0, most=1)
+    max_grad_norm: float = setting(
+        1.0, "gradients are scaled down to this norm where theirs is larger", above=0, most=1e6
+    )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
     lora_alpha: int = setting(32, "LoRA's output is multiplied by N / rank", least=1, most=10**6)
+    target_modules: str = setting(
+        "all-linear",
+        "linear layers that LoRA adapts: all-linear, or names with commas between: q_proj,v_proj",
+    )
     kl: float = setting(
         0.0, "coefficient of the KL to the start model; 0: only report it", least=0, most=1e6
     )
@@ -114,6 +134,15 @@ class TrainConfig:
         0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
     clip: float = setting(0.2, "PPO's clip: ratios count in [1 - X, 1 + X]", above=0, most=1e6)
+    clip_high: float | None = setting(
+        None, "the clip's upper side, 1 + X (DAPO); default: --clip", above=0, most=1e6
+    )
+    dual_clip: float | None = setting(
+        None,
+        "where the advantage is negative, ratios count as X at most, above 1; default: no bound",
+        above=1,
+        most=1e6,
+    )
     eps: float = setting(1e-4, "added to the divisor of advantages", above=0, most=1e6)
     whiten: bool = setting(False, "gdpo, max_at_k: also divide by the batch's deviation")
     aggregation: str = setting(
@@ -214,6 +243,11 @@ class TrainConfig:
                 f"eval_answers = {self.eval_answers} with sets of {self.compared_size}: measure as "
                 "many answers or more"
             )
+        if self.prompts % self.mini_batches:
+            raise ValueError(
+                f"mini_batches = {self.mini_batches:,} with prompts = {self.prompts:,}: each holds "
+                "equally many prompts; choose a divisor of prompts"
+            )
         if self.k is not None and self.k >= self.group_size:
             raise ValueError(
                 f"k = {self.k} with group_size = {self.group_size}: max_at_k needs k < group_size"
@@ -245,6 +279,15 @@ class TrainConfig:
     def answers(self) -> int:
         """Answers in one rollout: m, or 1 for a method that scores single answers."""
         return 1 if METHODS[self.method].single_answer else self.m
+
+    @property
+    def update_size(self) -> int:
+        """Rollouts in one update: those of a mini-batch.
+
+        >>> TrainConfig(prompts=4, group_size=16, mini_batches=2).update_size
+        32
+        """
+        return self.prompts // self.mini_batches * self.group_size
 
     @property
     def compared_size(self) -> int:

@@ -20,7 +20,7 @@ from .schemas import BestSets
 # Settings that a learner is built with: another value would have no effect afterwards.
 OF_THE_TASK = ("task", "task_options")
 OF_THE_POLICY = ("model", "device", "rank", "lora_alpha", "dtype", "load_in")
-OF_THE_POLICY += ("gradient_checkpointing",)
+OF_THE_POLICY += ("gradient_checkpointing", "target_modules")
 
 
 class Learner:
@@ -46,6 +46,7 @@ class Learner:
                 device=config.device,
                 rank=config.rank,
                 lora_alpha=config.lora_alpha,
+                target_modules=config.target_modules,
                 seed=config.seed,
                 dtype=config.dtype,
                 load_in=config.load_in,
@@ -57,7 +58,9 @@ class Learner:
             _check_rollout_dtype(self.policy, config)
         self.found: BestSets = {}  # of a method that recombines
         self.parameters = [p for p in self.policy.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=config.lr, weight_decay=config.weight_decay
+        )
         self.check(config)
 
     def check(self, config: TrainConfig) -> None:

@@ -10,7 +10,7 @@ from .config import AGGREGATIONS
 
 
 def token_weights(mask, aggregation: str = "token", longest: int | None = None):
-    """Token weights (B, T) of the loss; 0 outside ``mask`` (B, T).
+    """Token weights (B, T) of the loss; 0 outside ``mask`` (B, T), whose rows may be empty.
 
     - token: 1 / (tokens of the batch). All tokens count alike (2605.22817).
     - sequence: 1 / (B x tokens of the row). All rollouts count alike (GRPO, 2402.03300).
@@ -26,9 +26,9 @@ def token_weights(mask, aggregation: str = "token", longest: int | None = None):
     """
     mask = mask.float()
     if aggregation == "token":
-        return mask / mask.sum()
+        return mask / mask.sum().clamp(min=1)
     if aggregation == "sequence":
-        return mask / mask.sum(1, keepdim=True) / len(mask)
+        return mask / mask.sum(1, keepdim=True).clamp(min=1) / len(mask)
     if aggregation == "constant" and longest:
         return mask / (len(mask) * longest)
     raise ValueError(
@@ -37,15 +37,26 @@ def token_weights(mask, aggregation: str = "token", longest: int | None = None):
     )
 
 
-def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
-    """PPO's clipped loss, and the number of tokens at which the clip was active, as two scalars.
+def clipped_loss(
+    logp,
+    old_logp,
+    advantages,
+    weights,
+    clip: float = 0.2,
+    clip_high: float | None = None,
+    dual_clip: float | None = None,
+):
+    """PPO's clipped loss, and the number of tokens at which a clip was active, as two scalars.
 
-    L = - sum_t token_weight_t min(ratio_t A, clamp(ratio_t, 1 - clip, 1 + clip) A)
+    L = - sum_t token_weight_t min(ratio_t A, clamp(ratio_t, 1 - clip, 1 + clip_high) A)
     with ratio_t = exp(logp_t - old_logp_t)
 
     - logp, old_logp: (B, T)
     - advantages: (B,), one number for all tokens of a rollout
     - weights: (B, T), the token weights, EOS included; where they are 0, nothing is read
+    - clip_high: the upper side (DAPO, 2503.14476); default: as ``clip``
+    - dual_clip: where A < 0, the minimum is at least dual_clip A (1912.09729). Beyond that ratio
+      a token has no gradient
 
     Source: 1707.06347, eq. 7.
 
@@ -54,12 +65,19 @@ def clipped_loss(logp, old_logp, advantages, weights, clip: float = 0.2):
     >>> loss, clipped = clipped_loss(one, one, torch.tensor([0.5]), weights)
     >>> round(loss.item(), 3), clipped.item()
     (-0.5, 0)
+    >>> bad = one + 2.0, one, torch.tensor([-0.5]), weights  # ratio e^2 = 7.389
+    >>> [round(clipped_loss(*bad, dual_clip=c)[0].item(), 3) for c in (None, 3.0)]
+    [3.695, 1.5]
     """
     counted = weights > 0
     ratio = torch.where(counted, logp - old_logp, 0.0).exp()
     gain = advantages[:, None].to(logp.dtype)
-    free, clipped = ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain
-    return -(torch.minimum(free, clipped) * weights).sum(), (clipped < free).sum()
+    high = clip if clip_high is None else clip_high
+    free = ratio * gain
+    objective = torch.minimum(free, ratio.clamp(1 - clip, 1 + high) * gain)
+    if dual_clip is not None:
+        objective = torch.where(gain < 0, objective.maximum(dual_clip * gain), objective)
+    return -(objective * weights).sum(), (objective != free).sum()
 
 
 def kl_to_reference(logp, reference_logp, weights):

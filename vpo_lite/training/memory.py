@@ -164,9 +164,9 @@ class Decoder:
 def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     """The memory that training ``policy`` needs: an estimate for decoders of the Llama kind.
 
-    Let b = micro_batch rollouts continue u prompts. The longest prompt has L tokens, the longest
-    completion T. One forward pass runs N = u L + b T tokens, or N = b (L + T) under gradient
-    checkpointing, which runs whole rows. A layer keeps for the backward pass
+    Let b rollouts, a micro-batch or a whole mini-batch, continue u prompts. The longest prompt has
+    L tokens, the longest completion T. One forward pass runs N = u L + b T tokens, or N = b (L + T)
+    under gradient checkpointing, which runs whole rows. A layer keeps for the backward pass
 
         N [8 H + 4 (c H + A + I) + s (a A + 3 I) + 28 r] + 2 s A (b (L + T) + u L)  bytes
 
@@ -195,7 +195,7 @@ def memory_needed(policy: Policy, config: TrainConfig, task=None) -> Memory:
     L, T = lengths(policy, config, task or config.make_task())
     model = Decoder.of(policy, config.rank)
     rows = config.prompts * config.group_size
-    b = min(config.micro_batch or rows, rows)
+    b = min(config.micro_batch or rows, config.update_size)
     u = -(-b // config.group_size)
     shared, fast = policy.shares_prompts, DecoderView.knows(policy.model)
     N = u * L + b * T if shared else b * (L + T)
@@ -236,7 +236,8 @@ def fitted(
     for name, part in (("micro_batch", "update"), ("sample_batch", "sampling"))[: 1 + native]:
         if getattr(config, name):
             continue
-        rows = min(config.prompts * config.group_size, most[name])
+        rows = config.update_size if name == "micro_batch" else config.prompts * config.group_size
+        rows = min(rows, most[name])
         while rows > 1 and need.kept + getattr(need, part) > available:
             rows = -(-rows // 2)
             config = config.but(**{name: rows})
@@ -311,7 +312,7 @@ def cures(need: Memory, config: TrainConfig, native: bool = True) -> list[str]:
             f"max_new_tokens ({config.max_new_tokens or 'as the task asks'})",
             "shorten the requests",
         ]
-    rows = config.micro_batch or rows
+    rows = config.micro_batch or config.update_size
     update = [f"set micro_batch below {rows:,}"] if rows > 1 else []
     update += [] if config.gradient_checkpointing else ["turn on gradient_checkpointing"]
     update += [f"lower max_new_tokens ({config.max_new_tokens or 'as the task asks'})"]

@@ -1,8 +1,8 @@
 """One training step, from prompts to the LoRA update.
 
-What differs from the paper: one machine; LoRA instead of all parameters; one update in a step, not
-two on half of the prompts each; no dual clip; no weight decay. Methods differ in the call of
-``estimate``; weight_in_prompt and recombines change more.
+What differs from the paper: one machine, and LoRA instead of all parameters. Its two updates in a
+step, dual clip and weight decay are settings, which preset "paper" has. Methods differ in the call
+of ``estimate``; weight_in_prompt and recombines change more.
 """
 
 import math
@@ -77,7 +77,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
         raise TrainingError(f"{error}. At {where}") from error
     measure_kl = config.kl > 0 or step % KL_EVERY == 0
     for parameters in learner.optimizer.param_groups:
-        parameters["lr"] = config.lr_at(step)
+        parameters |= {"lr": config.lr_at(step), "weight_decay": config.weight_decay}
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
         update = update_policy(learner, config, trained, advantages, measure_kl, where)
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
@@ -103,7 +103,9 @@ def _check_sampled(rollouts: Rollouts, config: TrainConfig, where: str) -> None:
 
 
 class Update(NamedTuple):
-    """Figures of an update's last pass, named as in a StepRecord."""
+    """Figures of the last pass over a step's rollouts, named as in a StepRecord. Loss, KL and
+    gradient norm are means over its mini-batches.
+    """
 
     loss: float
     kl: float | None
@@ -129,59 +131,87 @@ def update_policy(
     measure_kl: bool,
     where: str = "a step",
 ) -> Update:
-    """Take ``config.epochs`` passes over the rollouts, each one step of AdamW on the loss
+    """Take ``config.epochs`` passes over the rollouts. Each mini-batch is one step of AdamW on
 
         clipped_loss + kl * kl_to_reference - entropy * entropy_bonus
 
-    whose gradient, summed over the micro-batches, is clipped to norm 1. Where kl and entropy are 0,
-    a group whose advantages are all 0 has no gradient. It is only run forward, for the figures.
+    whose gradient, summed over the micro-batches, is scaled down to norm max_grad_norm. Where kl
+    and entropy are 0, a group whose advantages are all 0 has no gradient. It is only run forward,
+    for the figures. With mask_truncated the tokens of a rollout that was cut off do not count.
 
     - advantages: (P, G), one number for all tokens of a rollout
     - measure_kl: whether the KL to the reference is computed
     - where: step and prompt, for an error
 
-    Raises TrainingError if loss or gradient is not finite. That pass changes no parameter.
+    Raises TrainingError if loss or gradient is not finite. That update changes no parameter.
     """
-    policy, mask = learner.policy, rollouts.mask
-    weights = token_weights(mask, config.aggregation, _divisor(learner, config))
-    gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
-    lengths = mask.sum(1).cpu().numpy().reshape(advantages.shape)
-    learns = advantages.any(1) | (config.kl > 0 or config.entropy > 0)  # (P,)
-    parts = []
-    for cut in _cuts(lengths, learns, config.micro_batch or len(mask)):
-        some = rollouts if len(cut) == len(mask) else rollouts.rows(cut)
-        used = weights[cut, : some.mask.shape[1]]
-        parts.append(_Part(some, gain[cut], used, bool(learns[cut[0] // lengths.shape[1]])))
+    policy, batches = learner.policy, _mini_batches(learner, config, rollouts, advantages)
+    parts = [part for batch in batches for part in batch]
     if measure_kl:  # here, because no backward pass holds memory yet
         with policy.reference():
             for part in parts:
                 part.reference = policy.token_logprobs(part.rollouts, config.temperature)[0]
+    with torch.no_grad():  # before an update: the first mini-batch reads its own in its first pass
+        for part in (part for batch in batches[1:] for part in batch):
+            part.old = policy.token_logprobs(part.rollouts, config.temperature)[0]
     for _ in range(config.epochs):
-        for p in learner.parameters:  # AdamW leaves out a parameter whose gradient is None
-            p.grad = None if learns.any() else torch.zeros_like(p)
-        found = []
-        for part in parts:
-            with torch.set_grad_enabled(part.learns):
-                found.append(_add_gradient(policy, config, part))
-        losses, kls, clips, entropies = zip(*found, strict=True)
-        norm = torch.nn.utils.clip_grad_norm_(learner.parameters, 1.0)
-        total, length = _sum(losses), norm.item()
-        if not (math.isfinite(total) and math.isfinite(length)):
-            learner.optimizer.zero_grad(set_to_none=True)
-            raise TrainingError(
-                f"loss = {total:g}, gradient norm = {length:g}: lower lr ({config.lr:g}) or "
-                f"raise kl ({config.kl:g}); this pass changed nothing. At {where}"
-            )
-        learner.optimizer.step()
-    tokens = int(mask.sum())
+        done = [_take_step(learner, config, batch, where) for batch in batches]
+    losses, kls, clips, norms, entropies = map(sum, zip(*done, strict=True))
+    tokens = int(rollouts.mask.sum())
     return Update(
-        loss=total,
-        kl=_sum(kls) if measure_kl else None,
-        clip_share=_sum(clips) / tokens,
-        gradient_norm=length,
-        entropy=_sum(entropies) / tokens,
+        loss=losses / len(batches),
+        kl=kls / len(batches) if measure_kl else None,
+        clip_share=clips / tokens,
+        gradient_norm=norms / len(batches),
+        entropy=entropies / tokens,
         sampler_gap=_sampler_gap(parts),
     )
+
+
+def _mini_batches(
+    learner: Learner, config: TrainConfig, rollouts: Rollouts, advantages: np.ndarray
+) -> list[list["_Part"]]:
+    """The rollouts as mini-batches of whole prompts, each in micro-batches."""
+    mask, counted = rollouts.mask, rollouts.mask
+    if config.mask_truncated:
+        counted = mask & ~rollouts.truncated[:, None]
+        advantages = np.where(rollouts.truncated.cpu().reshape(advantages.shape), 0.0, advantages)
+    gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
+    lengths = mask.sum(1).cpu().numpy().reshape(advantages.shape)
+    learns = advantages.any(1) | (config.kl > 0 or config.entropy > 0)  # (P,)
+    batches, (P, G) = [], advantages.shape
+    for prompts in np.split(np.arange(P), config.mini_batches):
+        rows = slice(prompts[0] * G, (prompts[-1] + 1) * G)
+        weights = token_weights(counted[rows], config.aggregation, _divisor(learner, config))
+        size, parts = len(weights), []
+        for cut in _cuts(lengths[prompts], learns[prompts], config.micro_batch or size):
+            at = cut + rows.start
+            some = rollouts if len(cut) == len(mask) else rollouts.rows(at)
+            used = weights[cut, : some.mask.shape[1]]
+            parts.append(_Part(some, gain[at], used, bool(learns[at[0] // G])))
+        batches.append(parts)
+    return batches
+
+
+def _take_step(learner: Learner, config: TrainConfig, batch: list["_Part"], where: str) -> tuple:
+    """One step of AdamW. Returns loss, KL, clipped tokens, gradient norm, sum of entropies."""
+    learns = any(part.learns for part in batch)
+    for p in learner.parameters:  # AdamW leaves out a parameter whose gradient is None
+        p.grad = None if learns else torch.zeros_like(p)
+    found = []
+    for part in batch:
+        with torch.set_grad_enabled(part.learns):
+            found.append(_add_gradient(learner.policy, config, part))
+    losses, kls, clips, entropies = map(_sum, zip(*found, strict=True))
+    norm = torch.nn.utils.clip_grad_norm_(learner.parameters, config.max_grad_norm).item()
+    if not (math.isfinite(losses) and math.isfinite(norm)):
+        learner.optimizer.zero_grad(set_to_none=True)
+        raise TrainingError(
+            f"loss = {losses:g}, gradient norm = {norm:g}: lower lr ({config.lr:g}) or "
+            f"raise kl ({config.kl:g}); this update changed nothing. At {where}"
+        )
+    learner.optimizer.step()
+    return losses, kls, clips, norm, entropies
 
 
 def _cuts(lengths: np.ndarray, learns: np.ndarray, most: int) -> list[np.ndarray]:
@@ -233,7 +263,8 @@ def _add_gradient(policy: Policy, config: TrainConfig, part: _Part) -> tuple[tor
     )
     if part.old is None:
         part.old = logp.detach()
-    loss, clipped = clipped_loss(logp, part.old, part.gain, part.weights, config.clip)
+    clips = config.clip, config.clip_high, config.dual_clip
+    loss, clipped = clipped_loss(logp, part.old, part.gain, part.weights, *clips)
     kl = torch.zeros_like(loss)
     if part.reference is not None:
         drawn = part.weights * ~part.rollouts.logprobs.isnan()  # of a set that was put in, none is
