@@ -172,10 +172,8 @@ def _mini_batches(
     learner: Learner, config: TrainConfig, rollouts: Rollouts, advantages: np.ndarray
 ) -> list[list["_Part"]]:
     """The rollouts as mini-batches of whole prompts, each in micro-batches."""
-    mask, counted = rollouts.mask, rollouts.mask
-    if config.mask_truncated:
-        counted = mask & ~rollouts.truncated[:, None]
-        advantages = np.where(rollouts.truncated.cpu().reshape(advantages.shape), 0.0, advantages)
+    mask = rollouts.mask
+    counted = mask & ~rollouts.truncated[:, None] if config.mask_truncated else mask
     gain = torch.from_numpy(advantages.reshape(-1)).float().to(mask.device)
     lengths = mask.sum(1).cpu().numpy().reshape(advantages.shape)
     learns = advantages.any(1) | (config.kl > 0 or config.entropy > 0)  # (P,)
