@@ -339,6 +339,29 @@ def test_settings_that_the_method_does_not_use_are_said_in_one_line(method, give
     assert capsys.readouterr().err == (line if said else "")
 
 
+@pytest.mark.parametrize(
+    "given, flags",
+    [
+        ("--maze FILE --layout hard-8x8 --eval-problems 9", "--layout, --eval-problems do nothing"),
+        ("--maze FILE --layout lite-6x6", "--layout does nothing"),
+        ("--maze FILE --maze-budget 9 --eval-problems 1", ""),
+        ("--maze-seed 3 --layout hard-8x8 --eval-problems 9", "--eval-problems does nothing"),
+        ("--layout hard-8x8 --eval-problems 9", ""),
+    ],
+)
+@pytest.mark.slow
+def test_settings_that_do_nothing_beside_one_problem_are_said_in_one_line(
+    given, flags, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("drawn.txt").write_text("S . G\n# . .\nD . E\n")
+    monkeypatch.setattr(train_command, "_drive", lambda *_: 0)
+    arguments = given.replace("FILE", "drawn.txt").split()
+    assert main(["train", *arguments, "--out", "run"]) == 0
+    line = f"vpo-lite: this run trains on one maze and is measured on it: {flags}\n"
+    assert capsys.readouterr().err == (line if flags else "")
+
+
 @pytest.mark.parametrize("method", [m for m in vpo.METHODS if vpo.METHODS[m].weights != "one"])
 def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method):
     config = vpo.TrainConfig(method=method)

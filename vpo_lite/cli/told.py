@@ -3,6 +3,7 @@
 import sys
 
 from ..markup import count
+from ..options import flag_of
 from ..tasks.records import RecordTask, told_before
 from .flags import note
 
@@ -62,6 +63,18 @@ def warn_of_unused(config, given) -> None:
         said.append("--reward-weights changes only its measured best@k, not its training")
     if said:
         note(f"method {config.method}: {'; '.join(said)}")
+
+
+def warn_of_one_problem(config, given: dict) -> None:
+    """Name the given settings that do nothing where one problem is trained on, in one line."""
+    task = config.make_task()
+    if not task.single:
+        return
+    names = [name for name in task.unused if name in given]
+    names += ["eval_problems"] * (given.get("eval_problems", 1) != 1)
+    if flags := ", ".join(map(flag_of, names)):
+        do = "do" if len(names) > 1 else "does"
+        note(f"this run trains on one {task.noun} and is measured on it: {flags} {do} nothing")
 
 
 def warn_of_length(run) -> None:

@@ -39,6 +39,7 @@ from .told import (
     warn_of_answers,
     warn_of_held_out,
     warn_of_length,
+    warn_of_one_problem,
     warn_of_unused,
 )
 
@@ -101,6 +102,7 @@ def run(options) -> int:
             started = _begun(_engine(options.engine or "native"), config, options.out, extra)
             if started.main:
                 warn_of_unused(config, chosen)
+                warn_of_one_problem(config, chosen)
     go_on = started.folder.go_on
     quiet, asked_to_stop = options.json or not started.main, []
     try:

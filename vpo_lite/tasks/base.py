@@ -29,9 +29,7 @@ SPLITS = {
 
 
 class TaskError(ValueError):
-    """A task gave what no trainer can use. The message names the task and its method, or the reward
-    function.
-    """
+    """A task gave what no trainer can use. The message names its method, or the reward function."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,7 @@ class Task:
     - answer_symbols: the same for a pocket policy
     - seeds: ranges of seeds, by split
     - singles_out: names of the options that single out one problem; `single` where one has a value
+    - unused: names of the options that do nothing beside the value of such a one
     - pocket_policy: name of the shipped policy that reads these problems, or None
     - repeats_by_reward: whether answers with the same reward vector have the same effect. Training
       then reads repeats off the rewards, and does not ask :meth:`same_effect`
@@ -111,6 +110,7 @@ class Task:
     answer_symbols: int | None = None
     seeds: dict[str, Sequence[int]] = SPLITS
     singles_out: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     pocket_policy: str | None = None
     repeats_by_reward: bool = False
     worst_set_by = "worst(instance)"

@@ -105,6 +105,10 @@ class MazeTask(Task):
             self._one = envs.generate(self.layout, self.maze_seed)
 
     @property
+    def unused(self) -> tuple[str, ...]:
+        return ("layout",) if self.maze is not None else ()
+
+    @property
     def pocket_policy(self) -> str:
         return "pocket-9x9" if self._size > 6 else "pocket-6x6"
 
