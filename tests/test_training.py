@@ -1783,6 +1783,7 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
         (dict(K=10**13), "at most 1,000,000"),
         (dict(lr=1e300), "at most 1"),
         (dict(method="grpo", set_size=5, group_size=4), "set_size = 5 with group_size = 4"),
+        (dict(method="grpo", group_size=2), "by default of 3, .*; give set_size = 2,"),
         (dict(alpha=0.0), "alpha = 0.0"),
         (dict(alpha=-1), "alpha = -1"),
         (dict(alpha=math.nan), "alpha = nan"),

@@ -233,10 +233,10 @@ class TrainConfig:
         task = self._task
         given = [o.name for o in task.options if getattr(task, o.name) != o.default]
         object.__setattr__(self, "task_options", {name: getattr(task, name) for name in given})
-        if self.answers == 1 and self.set_size > self.group_size:
+        if self.answers == 1 and self.set_size > (G := self.group_size):
             raise ValueError(
-                f"set_size = {self.set_size} with group_size = {self.group_size}: "
-                "a compared set is taken from one group; lower set_size, or raise group_size"
+                f"set_size = {self.set_size} with group_size = {G}: a compared set, by default "
+                f"of 3, is taken from one group; give set_size = {G}, or a larger group"
             )
         if self.eval_answers and self.eval_answers < self.compared_size:
             raise ValueError(
