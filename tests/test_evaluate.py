@@ -109,6 +109,15 @@ def test_tokens_and_cut_rollouts_count_for_the_whole_pool():
     assert (found["tokens_per_answer"], found["truncated_rate"]) == ((10 + 14) / 6, 1 / 2)
 
 
+def test_answers_that_fill_no_set_count_in_the_other_figures_alone():
+    """Sets of three: of seven answers the last one is in none."""
+    taken = [next(iter(FRONT.routes))] * 6
+    whole, more = figures(taken), figures([*taken, "UUDD"])
+    names = ("set_reward", "coverage")
+    assert [more[name] for name in names] == [whole[name] for name in names]
+    assert (whole["valid_rate"], more["valid_rate"]) == (1, pytest.approx(6 / 7))
+
+
 def test_the_figures_of_a_step_are_their_definitions():
     """Two groups of two rollouts of three answers, on two mazes, in plain loops."""
     mazes = [MAZE, envs.generate("lite-6x6", 1004)]

@@ -43,7 +43,9 @@ def evaluate(
       rewards. They are whole rollouts, so there may be some answers more than ``answers``
 
     Every answer keeps its own reward vector, also a repeat. A set is one rollout, or ``set_size``
-    consecutive single answers; with fewer ``answers`` than that, all of them. The dict holds
+    consecutive single answers; with fewer ``answers`` than that, all of them. Answers that do not
+    fill a last set count in all figures but set_reward and coverage: of 30 answers with m = 4 two.
+    The dict holds
 
     - set_reward: mean over sets, K = infinity, at the run's alpha
     - coverage: mean over sets, at alpha = 1 (`metrics.coverage`); None unless every front is known
