@@ -760,6 +760,28 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
             ),
             "group 'b': weights holds 1 negative numbers, the first -1 in row [1]",
         ),
+        (
+            lambda: vpo.advantages("vpo", R3, weights=np.zeros((5, 3))),
+            "weights holds nothing but zeros: all scores would be equal",
+        ),
+        (
+            lambda: vpo.advantages("vpo", R3, weights=[[[0, 1, 0]], [[0, 0, 0]]]),
+            "weights holds nothing but zeros for prompt 1: all scores",
+        ),
+        (
+            lambda: vpo.advantages("random_weighting", R1, weights=np.zeros((2, 1, 3))),
+            "weights holds nothing but zeros: all",
+        ),
+        (
+            lambda: vpo.advantages("grpo", R1, w_star=[[0, 0, 0], [0, 1, 0]]),
+            "w_star holds nothing but zeros for prompt 0: all scores",
+        ),
+        (
+            lambda: vpo.advantages(
+                "set_max", R3[0], groups="aabb", w_star={"a": [1] * 3, "b": [0] * 3}
+            ),
+            "group 'b': w_star holds nothing but zeros: all scores",
+        ),
         (lambda: vpo.advantages("vpo", R3, alpha=-1), "alpha = -1"),
         (lambda: vpo.advantages("grpo", R3), "m = 1, not m = 3"),
         (lambda: vpo.advantages("grpo", R1, w_star=[1, 0]), "w_star has shape (2,)"),

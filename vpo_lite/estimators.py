@@ -162,7 +162,7 @@ def advantages(
     weights  for `vpo`: (P, K, d), or (K, d) for all prompts. Each prompt has its own K weight
              vectors, and its G rollouts share them. If every rollout had its own, chance would
              decide which one scores higher; (P, G, K, d) is accepted, to show that. Weights are at
-             least 0. Rows that do not add up to 1 count by their size.
+             least 0, and not all 0. Rows that do not add up to 1 count by their size.
              None takes the mean over all w ~ Dir(alpha). It is exact for d = 2, and at alpha = 1 up
              to about d = 4. Beyond that some groups are averaged over 16,384 Sobol points, with an
              error of some 1e-4: `exact_set_reward` states the limit, and the error of each set. It
@@ -170,7 +170,7 @@ def advantages(
              For `random_weighting` and `goal_conditioned`: (P, 1, d), one weight vector per prompt.
              Other methods ignore it.
     alpha    the Dirichlet concentration of that mean, 1e-6 to 1e6.
-    w_star   the task's fixed weights, (d,) or (P, d), at most 1e40. None means 1/d each.
+    w_star   the task's fixed weights, (d,) or (P, d), at most 1e40, not all 0. None means 1/d each.
     k        for `max_at_k`: the budget, 1 <= k <= G - 1. None means max(2, G // 2), at most G - 1.
     eps      added to the standard deviation, or mean, that divides.
     whiten   for `gdpo` and `max_at_k`: also divide all advantages by their standard deviation over
@@ -271,6 +271,8 @@ def estimate(
         raise ValueError(f"w_star has shape {w_star.shape}: expected {(d,)} or {(P, d)}")
     w_star = np.broadcast_to(w_star, (P, d))
     how = METHODS[method]
+    if how.weights == "none":
+        _check_not_all_zero(w_star, "w_star")
     given = R, weights, w_star
     if not how.ours:  # it may work in place
         given = (None if x is None else x.copy() for x in given)
@@ -318,7 +320,17 @@ def _checked_weights(method, weights, shape):
             )
         if not prompts:
             weights = np.broadcast_to(weights, (P, K, d))
+    if weights is not None and drawn != "none":
+        _check_not_all_zero(weights, "weights")
     return weights
+
+
+def _check_not_all_zero(weights, name):
+    """Raise ValueError where the weights (P, ..., d) of a prompt are all 0: nothing would count."""
+    wrong = ~weights.reshape(len(weights), -1).any(axis=1)
+    if wrong.any():
+        of = f" for prompt {wrong.argmax()}" if not wrong.all() else ""
+        raise ValueError(f"{name} holds nothing but zeros{of}: all scores would be equal")
 
 
 def _weights_of_group(method, W, d):
