@@ -10,9 +10,10 @@ import pytest
 import envs
 from vpo_lite import metrics
 from vpo_lite.exact import exact_set_reward
-from vpo_lite.lab import Lab
+from vpo_lite.lab import Lab, judging
 from vpo_lite.lab.judging import Sets, agreement, best_of_k, coverages, target, whole
 from vpo_lite.lab.showing import ROUTES, Showing
+from vpo_lite.objective import sample_weights
 
 ALPHAS = (0.1, 1.0, 10.0)
 FRONT = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -165,6 +166,21 @@ def test_agreement_rises_with_K_and_is_one_without_sampling():
     found = [agreement(R, K, 1.0) for K in (1, 4, 16, 64, 256)]
     assert found == sorted(found) and found[0] < 0.9 < found[-1] < 1
     assert agreement(R, math.inf, 1.0) == 1.0
+
+
+def test_the_agreement_draws_fewer_times_where_K_is_large(monkeypatch):
+    drawn = []
+
+    def draw(K, *given, **how):
+        drawn.append(K)
+        return sample_weights(K, *given, **how)
+
+    monkeypatch.setattr(judging, "sample_weights", draw)
+    R = np.random.default_rng(0).random((8, 3, 2))
+    for K, times in ((64, 16), (10**6, 1)):
+        found = agreement(R, K, 1.0)
+        assert (drawn, found == pytest.approx(1, abs=1e-4)) == ([K] * times, K > 64)
+        drawn.clear()
 
 
 def test_agreement_is_unknown_where_all_sets_are_worth_the_same():

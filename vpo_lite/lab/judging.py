@@ -21,6 +21,7 @@ SEARCHERS = 64  # preferences; each counts d times, its weights shifted by 0 to 
 BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
 SAME = 1e-9  # set rewards that differ by less teach nothing
 REPETITIONS = 16  # draws of K weights that `agreement` averages over
+MOST_DRAWN = 2**18  # weights in all of these: with a large K one draw is precise, and takes long
 
 
 class Target(NamedTuple):
@@ -181,7 +182,7 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
     if K == np.inf:
         return 1.0
     found = []
-    for i in range(REPETITIONS):
+    for i in range(max(1, min(REPETITIONS, int(MOST_DRAWN // K)))):
         weights = sample_weights(K, R.shape[-1], alpha, rng=generator(0, "agreement", i))
         drawn = set_reward(R, weights)
         found.append(np.corrcoef(exact, drawn)[0, 1] if np.ptp(drawn) >= SAME else 0.0)
