@@ -630,6 +630,24 @@ def test_an_error_of_the_rehearsal_is_kept_and_said_when_train_is_pressed(reques
 
 
 @pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("metod", "methods"),  # not method, which a lab does not take
+        ("mny", "many"),
+        ("lrr", "lr"),
+        ("maze_buget", "maze_budget"),  # an option of the task
+    ],
+)
+def test_a_misspelled_argument_is_answered_with_the_one_that_is_there(given, meant):
+    lab = Lab()
+    for call in (Lab, lab.change):
+        with pytest.raises(ValueError, match=f"^unknown setting '{given}'; did you mean {meant}.$"):
+            call(**{given: 1})
+    with pytest.raises(ValueError, match=r"'pannel'; did you mean panel\?$"):
+        Lab(pannel="plain")
+
+
+@pytest.mark.parametrize(
     ("methods", "settings", "says"),
     [
         (("vpo", "grpo"), {"group_size": 2}, "m = 3 with group_size = 2"),

@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from ..checks import raised, shown
 from ..markup import count
 from ..messages import LONGEST, check_names
+from ..tasks import DEFAULT
 from ..training.config import TrainConfig
 from .arguments import check
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
-from .settings import MOST_EARLIER, NOT_SHARED, Settings, imported
+from .settings import MOST_EARLIER, NOT_SHARED, Settings, check_spelling, imported
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
@@ -101,6 +102,7 @@ class Session:
         self._look, self._showing, self._version = None, Showing(), 0
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
+        check_spelling(settings, settings.get("task", DEFAULT), type(self))
         self._take(Settings.of(imported(methods), settings, preset=preset, many=many))
 
     # --- requests; each returns at once -----------------------------------------------------------
@@ -211,6 +213,7 @@ class Session:
             if singled:
                 how = ", ".join(f"{name}={shown(settings[name])}" for name in singled)
                 raise ValueError(f"{', '.join(singled)}: another problem; use pick({how})")
+            check_spelling(settings, self.settings.config.task, self.change)
             changed = self.settings.but(methods=imported(methods), many=many, **settings)
             if changed != self.settings:
                 self._take(changed)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 
 from ..checks import shown
 from ..estimators import METHODS
@@ -166,6 +167,17 @@ def checked_methods(names) -> tuple[str, ...]:
 
 def _several(names) -> bool:
     return isinstance(names, Collection) and not isinstance(names, str)
+
+
+def check_spelling(settings: dict, task: str, call: Callable) -> None:
+    """Raise ValueError for a misspelled setting, or argument of this call: it names the one that
+    was probably meant. Other unknown names are left to `TrainConfig`.
+    """
+    options = (*TrainConfig.options(), *task_class(task_name(task)).options)
+    known = {option.name for option in options} | {*signature(call).parameters}
+    for name in settings:
+        if name not in {*known, *_OWN} and (near := did_you_mean([name], known.difference(_OWN))):
+            raise ValueError(f"unknown setting {shown(name)}{near}")
 
 
 def _writers(methods) -> list[str]:
