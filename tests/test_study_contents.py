@@ -120,6 +120,29 @@ def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
     assert sorted(kept) == ["grpo-lr0.001-seed0.json", "vpo-lr0.001-seed0.json"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("prompts = 1", "prompts = 2", "prompts = 1, the study says 2"),
+        # one option of the task: its name and values, not all of them
+        ('"rows.jsonl"', '"moved.jsonl"', "data = 'rows.jsonl', the study says 'moved.jsonl'"),
+        ("[settings]", "[settings]\nrepeats = 'vector'", "repeats = None, the study says 'vector'"),
+    ],
+)
+def test_an_edited_study_is_a_wrong_request_whatever_is_asked(begun, capsys, was, now, said):
+    (begun / "moved.jsonl").write_bytes((begun / "rows.jsonl").read_bytes())
+    (begun / "own.toml").write_text(STUDY.replace(was, now))
+    try:
+        key = "vpo-lr0.001-seed0"
+        asked = ([], ["--plan"], ["--commands"], ["--table"], ["--workers", "2"], ["--run", key])
+        told = {refused(capsys, *more) for more in asked}
+    finally:
+        (begun / "own.toml").write_text(STUDY)
+    cure = "change the study back, name another folder, or move this file away"
+    assert told == {f"vpo-lite: out/{key}.json: was made with {said}; {cure}\n"}
+
+
 def test_no_run_begins_on_another_base_model(begun, capsys, monkeypatch):
     weights = begun / "base/model.safetensors"
     before = weights.read_bytes()

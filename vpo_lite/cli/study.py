@@ -143,22 +143,24 @@ def _make(folder) -> None:
 
 
 def _commands(study, folder, options) -> None:
-    for job in _jobs(study, folder, options, "to do"):
+    with requests():
+        left = _jobs(study, folder, options, "to do")
+    for job in left:
         print(for_shell([*_command(options, folder), "--run", job.key]))
 
 
 def _run_one(study, folder, key: str) -> int:
-    """Do the run with this key. Returns 1 where it failed, now or before: what a scheduler has
-    waiting for it must not start.
-    """
-    from ..studies.results import Failure, failure_path, state
+    """Do the run with this key. 1 where it failed, now or before: what waits must not start."""
+    from ..studies.results import Failure, failure_path, read_result, state
 
     with requests():
         every = study.every_job()
         if key not in every:
             raise Wrong(f"--run {shown(key)}: there are {', '.join(every)}")
         _make(folder)
-    if (there := state(folder, every[key])) == "finished":
+        if (there := state(folder, every[key])) == "finished":
+            read_result(study, folder, every[key])  # refuses one that was made otherwise
+    if there == "finished":
         print(f"{key}: is done")
         return 0
     if there == "failed":
@@ -178,10 +180,10 @@ def _plan(study, folder, options) -> None:
     from ..studies import results
     from ..studies.plan import jobs, total
 
-    if left := _jobs(study, folder, options, "to do", "running"):
-        from ..studies.runner import check_sources
+    with requests():
+        if left := _jobs(study, folder, options, "to do", "running"):
+            from ..studies.runner import check_sources
 
-        with requests():
             check_sources(study, folder, left, download=False)
     seconds, done, every = [], 0, total(study, folder, **_wanted(options))
     known = list(jobs(study, folder, **_wanted(options)))
@@ -249,8 +251,8 @@ def _tell_end(failed: list[str], options) -> None:
 def _run_all(study, folder, options) -> int | None:
     from ..studies.runner import check_sources, run_study
 
-    left = _jobs(study, folder, options, "to do", "running")
     with requests():
+        left = _jobs(study, folder, options, "to do", "running")
         check_sources(study, folder, left, download=True)
         _make(folder)
     if (options.workers or 1) > 1:

@@ -143,8 +143,13 @@ def check_made(path, made: dict, stated: dict) -> None:
     """
     made = _with_defaults(made)
     for name, value in stated.items():
-        if name not in OF_THE_MACHINE and made.get(name) != value:
-            raise _differs(path, f"{name} = {shown(made.get(name))}", value)
+        there = made.get(name)
+        if name in OF_THE_MACHINE or there == value:
+            continue
+        if isinstance(there, dict) and isinstance(value, dict):  # task_options: one of them differs
+            name = min(n for n in {*there, *value} if (n, there.get(n)) not in value.items())
+            there, value = there.get(name), value.get(name)
+        raise _differs(path, f"{name} = {shown(there)}", value)
 
 
 def _with_defaults(made: dict) -> dict:
@@ -154,8 +159,8 @@ def _with_defaults(made: dict) -> dict:
 def _differs(path, made: str, stated) -> DamagedError:
     """The error for a file that was made in another way than the study says."""
     return DamagedError(
-        f"{path}: was made with {made}, the study says {shown(stated)}; name another folder, or "
-        "move this file away"
+        f"{path}: was made with {made}, the study says {shown(stated)}; change the study back, "
+        "name another folder, or move this file away"
     )
 
 
