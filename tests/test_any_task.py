@@ -25,7 +25,7 @@ from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
-from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
+from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.contract import below_worst
@@ -459,6 +459,15 @@ def test_an_option_that_singles_out_a_problem_makes_the_task_single_unless_it_sa
 @pytest.mark.parametrize("name", task_names())
 def test_of_no_problems_there_are_no_rewards(name):
     assert list(task_class(name)().score([], [])) == []
+
+
+def test_a_file_among_the_tasks_without_a_task_is_named_with_the_cure(monkeypatch):
+    """As one of a single word that somebody adds: wording.py, where no list says what it is."""
+    monkeypatch.setattr(registry, "_SHARED", [n for n in registry._SHARED if n != "wording"])
+    assert "wording" in task_names()
+    said = r"wording\.py: defines no class .* with name = 'wording'; .* an underscore"
+    with pytest.raises(ValueError, match=said):
+        task_class("wording")
 
 
 def test_a_task_may_score_answer_by_answer():

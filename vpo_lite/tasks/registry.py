@@ -34,7 +34,13 @@ def task_class(name: str) -> type[Task]:
             there = f"there is {known}, or a class as 'package.module:Class'"
             raise ValueError(f"unknown task {shown(name)}: {there}")
         module = importlib.import_module(f".{name}", __package__)
-        return next(c for c in classes_of(module, Task) if c.name == name)
+        for found in classes_of(module, Task):
+            if found.name == name:
+                return found
+        raise ValueError(
+            f"{module.__file__}: defines no class derived from Task with name = {name!r}; a file "
+            "of this folder without a task needs an underscore in its name"
+        )
     found = attribute(name, "task")
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
