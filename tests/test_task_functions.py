@@ -1029,6 +1029,33 @@ def test_an_answer_that_all_functions_leave_out_is_invalid_and_not_counted():
     assert list(alone.nones.values()) == [2]
 
 
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ([{"kind": 1}] * 4, "judge returned no 'short' for 100%"),
+        ([None, {"kind": 1, "short": 1}] * 2, "judge returned None for 50%"),  # of both alike
+        (
+            [None, None, {"kind": 1, "short": 1}, {"kind": 1}],
+            "judge returned no 'kind' for 50%, judge returned no 'short' for 75%",
+        ),
+        ([{"kind": 1, "short": 1}] * 4, ""),
+    ],
+)
+def test_the_objective_that_a_function_leaves_out_is_named(returned, said):
+    def judge(completions, **columns):
+        return returned
+
+    def of_rows(completions, **columns):
+        return [[1.0]] * 4
+
+    judge.objectives = ["kind", "short"]
+    for objectives in (1, lambda **columns: 1):  # these vary from row to row
+        of_rows.objectives = objectives
+        found = RewardFunctions([judge, of_rows])
+        found.rewards(lambda: {"completions": "abcd"}, 4, [found.parts({})] * 4)
+        assert found.warning_of_none() == (f"{said} {NONE}" if said else "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "trl"])
 def test_a_run_says_once_how_often_a_function_had_no_reward(mine, command, capsys, engine):

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -90,6 +91,8 @@ class RewardFunctions:
         self.asked, self.nones = 0, dict.fromkeys(self.names, 0)  # answers; those without a reward
         self.vary = any(map(callable, self.declared))  # from row to row
         self.fixed = None if self.vary else self.parts({})
+        both = zip(self.names, self.declared, strict=True)
+        self._lacked = {name: Counter() for name, said in both if not callable(said)}  # objectives
 
     @property
     def declared(self) -> list:
@@ -148,12 +151,15 @@ class RewardFunctions:
             returned = _called(self.names[i], self.functions[i], given())
             found.append(_checked(self.names[i], returned, self.worst[i], wanted, read))
         self.asked += count
-        for of_one in zip(*found, strict=True):
+        for part, *of_one in zip(parts, *found, strict=True):
             numbers = [x for some in of_one for x in some]
             if len(numbers) > 1 and set(numbers) == {None}:
                 continue  # an invalid answer, of which `valid` tells
-            for name, some in zip(self.names, of_one, strict=True):
+            for name, names, some in zip(self.names, part, of_one, strict=True):
                 self.nones[name] += None in some
+                if name in self._lacked and None in some:
+                    named = zip(names, some, strict=True)
+                    self._lacked[name].update({objective: x is None for objective, x in named})
         return [
             [
                 worst if x is None else x
@@ -165,18 +171,23 @@ class RewardFunctions:
 
     def warning_of_none(self) -> str:
         """A line on the functions that returned None for a tenth of the answers so far, or for
-        more; "" where there is none. An answer that all of several functions leave out is not
-        counted.
+        more; "" where there is none. Of a function with several objectives it names those that are
+        often missing, unless all are alike. An answer that all of several functions leave out is
+        not counted.
 
         >>> found = RewardFunctions([lambda completions: [None, 1, 1]])
         >>> _ = found.rewards(lambda: {"completions": ["?", "a", "b"]}, 3)
         >>> found.warning_of_none()
         '<lambda> returned None for 33% of the answers; None counts as the worst reward'
         """
-        shares = {name: n / max(self.asked, 1) for name, n in self.nones.items()}
-        told = [
-            f"{name} returned None for {x:.0%}" for name, x in shares.items() if x >= SUBSTANTIAL
-        ]
+        told, asked = [], max(self.asked, 1)
+        for name, count in self.nones.items():
+            lacked = self._lacked.get(name, {})
+            alike = len({*lacked.values()}) <= 1
+            often = {} if alike else {x: n for x, n in lacked.items() if n / asked >= SUBSTANTIAL}
+            told += [f"{name} returned no {shown(x)} for {n / asked:.0%}" for x, n in often.items()]
+            if not often and count / asked >= SUBSTANTIAL:
+                told.append(f"{name} returned None for {count / asked:.0%}")
         none = "of the answers; None counts as the worst reward"
         return f"{', '.join(told)} {none}" if told else ""
 
