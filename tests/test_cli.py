@@ -358,8 +358,11 @@ def test_settings_that_do_nothing_beside_one_problem_are_said_in_one_line(
     monkeypatch.setattr(train_command, "_drive", lambda *_: 0)
     arguments = given.replace("FILE", "drawn.txt").split()
     assert main(["train", *arguments, "--out", "run"]) == 0
-    line = f"vpo-lite: this run trains on one maze and is measured on it: {flags}\n"
+    line = f"vpo-lite: there is one maze to train on and to measure: {flags}\n"
     assert capsys.readouterr().err == (line if flags else "")
+    if flags == "--layout does nothing":
+        assert main(["report", *arguments, "--answers", "4", "--json"]) == 0
+        assert capsys.readouterr().err == line
 
 
 @pytest.mark.parametrize("method", [m for m in vpo.METHODS if vpo.METHODS[m].weights != "one"])

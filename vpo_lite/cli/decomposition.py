@@ -22,7 +22,7 @@ from .flags import (
     requests,
     say,
 )
-from .told import tell_of_records
+from .told import tell_of_records, warn_of_one_problem
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
@@ -161,6 +161,7 @@ def _of_a_task(options) -> int:
 
         chosen = given_settings(_settings(), options)
         config = TrainConfig.preset("demo", **_of_the_run(chosen) | chosen)
+        warn_of_one_problem(config, chosen)
         task = config.make_task()
         task.check_machine()
         answers = ANSWERS if options.answers is None else options.answers

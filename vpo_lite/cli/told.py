@@ -74,7 +74,7 @@ def warn_of_one_problem(config, given: dict) -> None:
     names += ["eval_problems"] * (given.get("eval_problems", 1) != 1)
     if flags := ", ".join(map(flag_of, names)):
         do = "do" if len(names) > 1 else "does"
-        note(f"this run trains on one {task.noun} and is measured on it: {flags} {do} nothing")
+        note(f"there is one {task.noun} to train on and to measure: {flags} {do} nothing")
 
 
 def warn_of_length(run) -> None:
