@@ -56,6 +56,25 @@ def test_metrics_are_the_rewards_of_the_text_and_malformed_ones_the_worst():
     assert set(wrong) == set(right) and set(wrong.values()) == {0.0}
 
 
+def indented(completions, **columns):
+    return [float(text.startswith("    ") and text.endswith("\n")) for text in completions]
+
+
+def test_metrics_of_reward_functions_are_those_of_the_text_with_its_blanks(tmp_path):
+    """They were of the stripped text: code that completes a prompt had lost its indentation."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "def f(x):"}\n' * 2)
+    options = {"data": str(rows), "reward_funcs": f"{__name__}:indented"}
+    for text, reward in (("    return x\n", 1), ("return x", 0), (" \n", 0)):
+        assert metrics_of("functions", options, 0, text)["reward_1"] == reward
+
+
+def test_metrics_of_a_route_do_not_depend_on_blanks_around_it():
+    route = "UP UP UP LEFT LEFT LEFT LEFT LEFT UP UP"  # to E, over lava
+    found = [metrics_of("maze", {}, 1000, text)["reward_1"] for text in (route, f" {route}\n")]
+    assert found == [1, 1]
+
+
 def test_a_model_that_is_asked_in_words_is_shown_the_parent_that_openevolve_chose(
     tmp_path, monkeypatch
 ):

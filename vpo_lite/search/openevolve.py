@@ -297,8 +297,7 @@ def _note(task, instance, parent: str) -> str:
     rewards = _rewards(task, instance, parent)
     if rewards is None:
         return ""
-    known = (task.write(instance, [parent]), rewards)
-    return known_answers(objectives_of(task, instance), [known])
+    return known_answers(objectives_of(task, instance), [(task.write(instance, [parent]), rewards)])
 
 
 def _rewards(task, instance, answer: str) -> np.ndarray | None:
@@ -314,14 +313,15 @@ def _rewards(task, instance, answer: str) -> np.ndarray | None:
 def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
     """What OpenEvolve measures an answer by: ``combined_score`` (w* . r) and the rewards.
 
-    A malformed answer has the worst rewards, as has the text that a search starts from.
+    It is read as a policy's. A malformed one has the worst rewards, and so has a search's start.
 
     >>> metrics_of("programs", {"mode": "single"}, 0, "no program")["combined_score"]
     0.0
     """
     task = make_task(name, options)
     instance = task.instance(problem)
-    rewards = None if answer == START else _rewards(task, instance, answer.strip())
+    read = [task.read(instance, answer)] if task.tagged_alone else task.parse(instance, answer, 1)
+    rewards = None if answer == START else _rewards(task, instance, *read)
     rewards = worst_of(task, instance) if rewards is None else rewards
     named = dict(zip(_features(len(rewards)), map(float, rewards), strict=True))
     return {"combined_score": float(task.w_star(instance) @ rewards), **named}
