@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import json
 import logging
+import math
 import os
 import pickle
 import re
@@ -413,6 +414,27 @@ def test_the_reward_of_a_held_out_row_does_not_depend_on_the_step():
     single = SetReward.of_functions([correct, brief], answers=1, method="random_weighting")
     assert found(single, 0) != found(single, 10)
     assert found(single, 0, **marked) == found(single, 10, **marked)
+
+
+@pytest.mark.parametrize("kind", ["plain", "marked", "exact", "grpo", "earlier"])
+def test_an_evaluation_of_unmarked_rows_is_said_once(kind):
+    """A reward function is not told of it, but the log is: its next step says what to do."""
+    how = dict(method="grpo") if kind == "grpo" else dict(K=math.inf if kind == "exact" else 4)
+    reward = SetReward.of_functions([correct, brief], answers=1 if kind == "grpo" else 2, **how)
+    log = [{"eval_reward": 0.5, "step": 1}] * (kind == "earlier")
+    state = type("State", (), {"global_step": 1, "log_history": log})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(reward, TEXTS, trainer_state=state)
+        marked = {"vpo_held_out": [True] * len(TEXTS)} if kind == "marked" else {}
+        call(reward, TEXTS, trainer_state=state, **marked)
+        log.extend([{"reward": 0.5, "step": 2}] + [{"eval_reward": 0.5}] * (kind != "earlier"))
+        for _ in range(3):
+            call(reward, TEXTS, trainer_state=state)
+    said = [str(one.message) for one in caught]
+    assert [x for x in said if "reward.ask_held_out" in x] == said and len(said) == (
+        kind == "plain"
+    )
 
 
 def vowels(completions, **columns):

@@ -39,6 +39,11 @@ UNASKED = (
     "of evaluation with reward.ask_held_out"
 )
 HELD_OUT = "vpo_held_out"  # the column of rows that are measured, not trained on
+UNMARKED = (
+    "TRL evaluated rows without the column vpo_held_out: eval_reward changes with the weights that "
+    "each step draws, even if the policy does not; map the eval_dataset with reward.ask_held_out "
+    "in place of reward.ask"
+)
 
 
 @dataclass
@@ -58,7 +63,8 @@ class SetReward:
 
     TRL does not tell a reward function that it evaluates. A column ``vpo_held_out`` of true values
     does: :attr:`ask_held_out` adds it. Such rows have the exact expectation (K = infinity), or one
-    fixed weight vector for a method that draws one; in every step the same.
+    fixed weight vector for a method that draws one; in every step the same. Where the log of TRL
+    has an evaluation and no row had the column, the main process warns once.
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
@@ -84,6 +90,8 @@ class SetReward:
     calls: int = field(default=0, init=False)
     watch: Watch = field(init=False)
     watch_unasked: Watch = field(init=False)
+    _logged: int | None = field(default=None, init=False)  # entries in TRL's log at the first call
+    _to_mark: bool = field(default=True, init=False)  # whether evaluations may lack the column
 
     def __post_init__(self):
         check_given(self.task)
@@ -182,8 +190,9 @@ class SetReward:
         shared = {"trainer_state": trainer_state, "log_metric": log_metric}
         scored, keys = self.score(prompts, completions, step, columns, shared)
         if getattr(trainer_state, "is_world_process_zero", True):
-            for said in self._look(prompts, scored, keys):
-                warnings.warn(said, stacklevel=2)
+            said = self._look(prompts, scored, keys)
+            for one in [*said, *self._unmarked(trainer_state, columns)]:
+                warnings.warn(one, stacklevel=2)
         if log_metric is not None:
             self.log(grouped(scored, keys), log_metric)
         return [one.reward for one in scored]
@@ -253,6 +262,21 @@ class SetReward:
             chosen = [i for i, one in enumerate(unasked) if one == which]
             said += watch.look(grouped([scored[i] for i in chosen], [keys[i] for i in chosen]))
         return said
+
+    def _unmarked(self, state, columns: Mapping) -> list[str]:
+        """What is to be said, once, after an evaluation whose rows had no column vpo_held_out."""
+        log = getattr(state, "log_history", None) or []
+        if self._logged is None:
+            self._logged = len(log)  # a resumed run knows of evaluations before this process
+            draws, asks = METHODS[self.reward.method].weights, self.task.reward_functions
+            self._to_mark = draws != "none" and (draws, self.reward.K) != ("many", math.inf)
+            self._to_mark &= asks is not None
+        self._to_mark &= HELD_OUT not in columns
+        found = any(name.startswith("eval_") for row in log[self._logged :] for name in row)
+        if not (self._to_mark and found):
+            return []
+        self._to_mark = False
+        return [UNMARKED]
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):
