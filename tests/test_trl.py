@@ -442,8 +442,11 @@ def vowels(completions, **columns):
 
 
 @pytest.mark.slow
-def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(tmp_path):
-    """lr 0 and the likeliest tokens: the same answers at every step."""
+@pytest.mark.parametrize("marked", [True, False])
+def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(marked, tmp_path, recwarn):
+    """lr 0 and the likeliest tokens: the same answers at every step. Rows that are not marked are
+    measured with the weights of the step, and it is said.
+    """
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
@@ -470,9 +473,11 @@ def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(tmp_path):
         reward_funcs=reward,
         args=GRPOConfig(output_dir=str(tmp_path / "out"), **how),
         train_dataset=rows.map(reward.ask),
-        eval_dataset=rows.map(reward.ask_held_out),
+        eval_dataset=rows.map(reward.ask_held_out if marked else reward.ask),
     )
     trainer.train()
+    said = [one for one in recwarn if "reward.ask_held_out" in str(one.message)]
+    assert len(said) == (not marked)
     logs = trainer.state.log_history
     trained = [log["reward"] for log in logs if "reward" in log]
     measured = [log for log in logs if "eval_reward" in log]
@@ -482,7 +487,8 @@ def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(tmp_path):
         (log["eval_vpo/objective/brief"] + log["eval_vpo/objective/vowels"]) / 2 for log in measured
     ]
     assert len(set(means)) == 1 and means[0] > 0
-    assert [log["eval_reward"] for log in measured] == pytest.approx(means, abs=1e-6)
+    rewards = [log["eval_reward"] for log in measured]
+    assert rewards == pytest.approx(means, abs=1e-6) if marked else len(set(rewards)) == 3
 
 
 # --- the rows and the settings of a run -----------------------------------------------------------
