@@ -17,12 +17,16 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.files import DamagedError
+from vpo_lite.lab.session import Session
+from vpo_lite.lab.words import status_line
 from vpo_lite.tasks import Option, Prompt, Task, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.program_texts import passes
+from vpo_lite.tasks.record_files import Loaded
 from vpo_lite.tasks.records import EXAMPLES, Dropped, RecordTask, on_records
 from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
+from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.learner import Learner
 from vpo_lite.training.run import Run
 from vpo_lite.training.unchanged import check_unchanged
@@ -923,6 +927,73 @@ def test_a_run_a_report_and_an_export_tell_of_dropped_records(file, tmp_path, ca
 
 def test_nothing_is_told_where_no_record_is_dropped(file):
     assert on_records("hops")(data=str(file(*EXAMPLE["hops"]))).told("hops") == []
+
+
+def test_beyond_twenty_reasons_the_rarest_are_counted_together():
+    why = {i: f"reason {max(0, i - 3)}" for i in range(30)}  # reason 0 four times, 26 others once
+    counts = Loaded("a", {40: "x"}, why, {41: "damaged"}).counts()
+    assert counts["read"] == 32 and len(counts["dropped"]) == 21
+    assert counts["dropped"]["reason 0"] == 4 and counts["dropped"]["other reasons"] == 7
+    assert sum(counts["dropped"].values()) == 30
+
+
+@pytest.mark.slow
+def test_a_run_keeps_what_was_dropped_for_comparisons(file, tmp_path, capsys):
+    """Of 20 records three are dropped; a second run has other data, of which none is dropped."""
+    good = json.loads(EXAMPLE["hops"][0])
+    rows = [good | {"question": f"Who is {i}?", "answerable": i not in (3, 5)} for i in range(20)]
+    whole = file(*(json.dumps(r | {"answerable": True}) for r in rows[:11]), name="whole.jsonl")
+    rows[4]["answer"] = " "
+    data = file(*map(json.dumps, rows))
+    kept = {"it is marked as not answerable": 2, "its answer is empty": 1}
+    model = byte_model(tmp_path / "model", 16, 32, 1, 2, 2)
+    task = f"--task hops --model {model} --max-new-tokens 4"
+    small = "--steps 1 --prompts 1 --group-size 2 --eval-problems 1 --eval-answers 3"
+    a, b = tmp_path / "a", tmp_path / "b"
+    for out, path in ((a, data), (b, whole)):
+        assert main(f"train {task} {small} --data {path} --out {out}".split()) == 0
+    assert RunFolder(a).summary()["records"] == {"data": {"read": 20, "dropped": kept}}
+    assert RunFolder(b).summary()["records"] == {"data": {"read": 11, "dropped": {}}}
+    capsys.readouterr()
+
+    said = "3 of 20 records of data dropped: it is marked as not answerable (2), its answer is "
+    page = tmp_path / "page.html"
+    assert main(f"compare {a} --html {page}".split()) == 0
+    assert f"\n{said}empty (1).\n" in capsys.readouterr().out
+    assert f"<li>{said}empty (1).</li>" in page.read_text("utf-8")
+    assert main(f"compare {b}".split()) == 0
+    assert "dropped" not in capsys.readouterr().out
+    assert main(f"compare {a} {b}".split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first, second = (line for line in lines if "dropped" in line)
+    assert first.startswith("vpo, data=records.jsonl ") and first.endswith(f": {said}empty (1).")
+    assert second.startswith("vpo, data=whole.jsonl ")
+    assert second.endswith(": 0 of 11 records of data dropped.")
+
+    assert main(f"evaluate {a} --json".split()) == 0
+    measured = capsys.readouterr()
+    assert json.loads(measured.out)["records"] == RunFolder(a).summary()["records"]
+    assert measured.err.count("3 of 20 questions of ") == 1
+    again = tmp_path / "again.json"
+    again.write_text(measured.out)
+    assert vpo.compare([again])[0]["records"] == vpo.compare([a])[0]["records"]
+    older = json.loads((a / "summary.json").read_text())
+    del older["records"]
+    (a / "summary.json").write_text(json.dumps(older))
+    assert vpo.compare([a])[0]["records"] == {} and main(f"compare {a} {b}".split()) == 0
+    assert main(f"train --resume {a} --steps 2".split()) == 0
+    assert RunFolder(a).summary()["records"] == {"data": {"read": 20, "dropped": kept}}
+
+
+@pytest.mark.slow
+def test_the_panel_says_what_is_dropped(file):
+    row = json.loads(EXAMPLE["hops"][0])
+    data = file(*(json.dumps(row | {"answerable": i != 3}) for i in range(12)))
+    made = dict(task="hops", data=str(data), model="nowhere")
+    line = str(status_line(Session(**made).view()))
+    assert line.count("<br>Data: 1 of 12 questions of ") == 1 and "data check" in line
+    data.write_text((json.dumps(row) + "\n") * 12)
+    assert "Data:" not in str(status_line(Session(**made).view()))
 
 
 def test_the_example_lines_of_the_reference_are_records(file, tmp_path):

@@ -100,6 +100,27 @@ def test_a_result_says_what_it_was_made_from(begun):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["one", "workers", "run"])
+def test_a_study_says_once_what_is_dropped(begun, capfd, how):
+    """A file that is there twice, of runs of two kinds, is said once; with workers by the parent.
+    Whoever has nothing to do says nothing.
+    """
+    more = {
+        "one": ["--kinds", "vpo", "--seeds", "1"],
+        "workers": ["--seeds", "1", "--workers", "2"],
+        "run": ["--run", "grpo-lr0.001-seed0"],
+    }[how]
+    rows = [{"prompt": f"{i}"} | ({"log_metric": 1} if i == 3 else {}) for i in range(4)]
+    (begun / "lossy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (begun / "lossy.toml").write_text(STUDY.replace("others", "lossy"))
+    said = "vpo-lite: 1 of 4 rows of lossy.jsonl dropped: functions get another log_metric"
+    for times in (1, 0):
+        assert cli.main(["study", "lossy.toml", "--out", f"out-{how}", *more]) == 0
+        error = capfd.readouterr().err
+        assert error.count(" dropped: ") == times and error.count(said) == times
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITED)
 def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
     file = begun / EDITED[name]

@@ -10,7 +10,7 @@ from .checks import shortened
 from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
 from .training.folders import RunFolder
-from .training.side_by_side import common_budgets, differences
+from .training.side_by_side import common_budgets, differences, dropped
 from .training.unequal import in_one_line
 
 _STYLE = Html("""
@@ -272,7 +272,7 @@ def _table(rows: list[dict]) -> Html:
 
 
 def _differences(rows: list[dict]) -> Html:
-    told = [line for line in (in_one_line(rows), *differences(rows)) if line]
+    told = [line for line in (in_one_line(rows), *differences(rows), *dropped(rows)) if line]
     lines = [html("<li>{}</li>", line) for line in told]
     return html("<ul>{}</ul>", joined(lines)) if lines else Html("")
 

@@ -187,7 +187,7 @@ def _of_a_task(options) -> int:
     if front and front["above"]:
         more.append(f"{warning_of_front(task, front['above'])}.")
     if options.json:
-        tell_of_records(task, config.task)
+        tell_of_records(config)
     else:
         more += told_before(task, config.task)
     functions = task.reward_functions

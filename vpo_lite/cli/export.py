@@ -60,7 +60,7 @@ def _verl(options) -> int:
                 estimator=options.estimator,
                 tell=tell,
             )
-    tell_of_records(config.make_task(), config.task)
+    tell_of_records(config)
     warn_of_one_problem(config, chosen)
     listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")

@@ -20,6 +20,7 @@ from .flags import (
     terminal_width,
     whole,
 )
+from .told import tell_of_records
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -54,6 +55,7 @@ def evaluate_runs(options) -> int:
         from ..files import digest
         from ..policy.loading import load_policy
         from ..policy.shipped import name_of_folder
+        from ..tasks.records import counted
         from ..training.contents import contents, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.finished import check_method
@@ -101,6 +103,7 @@ def evaluate_runs(options) -> int:
             f"the run trained on one {task.noun} and is measured on that one: --problems "
             f"{options.problems} does nothing"
         )
+    tell_of_records(config)
     if not options.json:
         print("measuring the policy", file=sys.stderr)
     with (
@@ -115,6 +118,7 @@ def evaluate_runs(options) -> int:
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {"alpha": config.alpha, "seed": seed, "files": contents(config)}
         how |= {"settings": digest(folder.path / CONFIG)}
+        how |= {"records": found} if (found := counted(task)) else {}
         print_json(how | figures)
     else:
         size = min(config.compared_size, answers)
@@ -163,7 +167,7 @@ def compare_flags(made, arguments) -> None:
 def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare
-        from ..training.side_by_side import differences, table
+        from ..training.side_by_side import differences, dropped, table
         from ..training.unequal import in_one_line
 
         if options.html:
@@ -177,6 +181,7 @@ def compare_runs(options) -> int:
         print_json(rows)
     else:
         lines = [table(rows, terminal_width()), in_one_line(rows), *differences(rows)]
+        lines += dropped(rows)
         print("\n".join(line for line in lines if line))
         if options.html:
             print(f"\n{options.html}: {OF_A_PAGE}")

@@ -9,6 +9,7 @@ from ..messages import for_shell
 from . import study_workers
 from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, progress, requests, say
 from .study_tables import FIGURES, print_table
+from .told import tell_of_jobs
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
 OF_A_STUDY = (*WANTED, "out", "workers", "plan", "commands", "run_key", "search", "table")
@@ -160,6 +161,8 @@ def _run_one(study, folder, key: str) -> int:
         _make(folder)
         if (there := state(folder, every[key])) == "finished":
             read_result(study, folder, every[key])  # refuses one that was made otherwise
+        elif there == "to do":
+            tell_of_jobs([every[key]])
     if there == "finished":
         print(f"{key}: is done")
         return 0
@@ -255,6 +258,7 @@ def _run_all(study, folder, options) -> int | None:
         left = _jobs(study, folder, options, "to do", "running")
         check_sources(study, folder, left, download=True)
         _make(folder)
+        tell_of_jobs(left)
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     failed = _failed(study, folder, options)

@@ -5,6 +5,7 @@ import sys
 from ..markup import count
 from ..options import flag_of
 from ..tasks.records import RecordTask, told_before
+from . import study_workers
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
@@ -94,10 +95,17 @@ def warn_of_length(run) -> None:
         )
 
 
-def tell_of_records(task, name: str) -> None:
-    """Say what a task on records leaves out of its files. name: as in ``--task``."""
-    for said in told_before(task, name):
+def tell_of_records(*configs) -> None:
+    """Say what is left out of the data files of runs with these settings, each file once."""
+    asked = {repr((x.task, x.task_options)): x for x in configs}.values()
+    for said in dict.fromkeys(said for x in asked for said in told_before(x.make_task(), x.task)):
         note(said)
+
+
+def tell_of_jobs(jobs) -> None:
+    """The same of runs of a study. A worker is silent: the process that began it has said it."""
+    if not study_workers.is_one():
+        tell_of_records(*(config for job in jobs for config in (job.config, job.judged)))
 
 
 def warn_of_held_out(run) -> None:

@@ -208,7 +208,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     warn_of_length(run)
     if run.first == 0:
         if run.main:
-            tell_of_records(run.learner.task, run.config.task)
+            tell_of_records(run.config)
         warn_of_held_out(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)

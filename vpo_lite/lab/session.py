@@ -28,6 +28,7 @@ from ..checks import raised, shown
 from ..markup import count
 from ..messages import LONGEST, check_names
 from ..tasks import DEFAULT
+from ..tasks.records import told_before
 from ..training.config import TrainConfig
 from .arguments import check
 from .codes import decode, encode
@@ -403,6 +404,7 @@ class Session:
                 showing=self._showing,
                 earlier=self._earlier,
                 version=self._version,
+                data=self._data,
             )
 
     def sentence(self) -> str:
@@ -438,6 +440,7 @@ class Session:
             task = settings.task()
             own = Problem.of(task, task.instance(task.seeds["train"][0]))
             self._task, self._own = task, own
+            self._data = tuple(told_before(task, settings.config.task))
         self.settings, self._code = settings, code
         self._version += 1
 

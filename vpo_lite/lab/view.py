@@ -166,6 +166,7 @@ class View:
     - restart: what was changed that needs a fresh run
     - showing: what of it all is drawn
     - version: counts the changes of settings, of the step looked at, and of what is drawn
+    - data: what is to be said of the task's data files, a sentence each
     """
 
     state: str
@@ -183,6 +184,7 @@ class View:
     restart: str = ""
     showing: Showing = field(default_factory=Showing)
     version: int = 0
+    data: tuple[str, ...] = ()
 
     @property
     def config(self) -> TrainConfig:

@@ -286,8 +286,7 @@ class FunctionsTask(ByFunctions, RecordTask):
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of all rows, in the order in which they appear."""
-        files = filter(None, (self.path, self.held_out_data, self.validation_data))
-        rows = (x for file in files for x in self.load(file).records.values())
+        rows = (x for file in self.loaded.values() for x in file.records.values())
         return tuple(dict.fromkeys(name for x in rows for name in x.columns))
 
     def columns_of(self, asked: Sequence[Asked]) -> Sequence[str]:

@@ -10,6 +10,7 @@ from ..messages import command, shown_path
 
 HELD_OUT_EVERY = 10  # without held_out_data every tenth record is held out, from the last one on
 SHOWN = 3  # reasons in one line
+KEPT = 20  # reasons in a run's folder
 
 
 class Dropped(ValueError):
@@ -54,14 +55,23 @@ check a.jsonl --task hops'
         """
         if not self.dropped:
             return ""
-        count = len(self.dropped) + len(self.records) + len(self.damaged)
-        reasons = [f"{why} ({len(lines):,})" for why, lines in self.reasons().items()]
-        more = [f"and {len(reasons) - SHOWN} more reasons"] * (len(reasons) > SHOWN)
+        said = in_short(self.counts(), f"{noun}s of {shown_path(self.path)}")
         return (
-            f"{len(self.dropped):,} of {count:,} {noun}s of {shown_path(self.path)} dropped: "
-            f"{', '.join([*reasons[:SHOWN], *more])}; list them with: "
-            f"{command('data', 'check', Path(self.path), '--task', task)}"
+            f"{said}; list them with: {command('data', 'check', Path(self.path), '--task', task)}"
         )
+
+    def counts(self) -> dict[str, Any]:
+        """How many records were read, and how many were dropped by reason. Beyond twenty reasons
+        the rarest are counted together.
+
+        >>> Loaded("a.jsonl", {0: "x"}, {1: "its answer is empty"}, {}).counts()
+        {'read': 2, 'dropped': {'its answer is empty': 1}}
+        """
+        dropped = {why: len(lines) for why, lines in self.reasons().items()}
+        others = [dropped.pop(why) for why in [*dropped][KEPT:]]
+        dropped |= {"other reasons": sum(others)} if others else {}
+        read = len(self.dropped) + len(self.records) + len(self.damaged)
+        return {"read": read, "dropped": dropped}
 
     def usable(self) -> dict[int, Any]:
         """The problems. Raises DamagedError for a damaged line, and for a file without problems."""
@@ -80,6 +90,21 @@ check a.jsonl --task hops'
             raise ValueError(f"record {line} of {self.path} was dropped: {self.dropped[line]}")
         last = max((*self.records, *self.dropped))
         raise ValueError(f"record {shown(line)}: {self.path} has records 0 to {last}")
+
+
+def in_short(counts: dict[str, Any], what: str) -> str:
+    """What :meth:`Loaded.counts` holds, in one line. what: the records, in words.
+
+    >>> in_short({"read": 9, "dropped": {"no answer": 2, "no question": 1}}, "rows of data")
+    '3 of 9 rows of data dropped: no answer (2), no question (1)'
+    >>> in_short({"read": 9, "dropped": {}}, "rows of data")
+    '0 of 9 rows of data dropped'
+    """
+    dropped = counts["dropped"]
+    reasons = [f"{why} ({number:,})" for why, number in dropped.items()]
+    more = [f"and {len(reasons) - SHOWN} more reasons"] * (len(reasons) > SHOWN)
+    said = f"{sum(dropped.values()):,} of {counts['read']:,} {what} dropped"
+    return ": ".join([said, ", ".join([*reasons[:SHOWN], *more])][: 1 + bool(reasons)])
 
 
 def place_in(path: str, record: int) -> str:

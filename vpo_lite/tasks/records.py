@@ -67,6 +67,16 @@ def told_before(task: Task, name: str) -> list[str]:
     return task.told(name) if isinstance(task, RecordTask) else []
 
 
+def counted(task: Task) -> dict[str, dict]:
+    """How many records of each data file were read, and dropped by reason; of other tasks nothing.
+
+    >>> counted(on_records("calls")())
+    {'data': {'read': 12, 'dropped': {}}}
+    """
+    loaded = task.loaded if isinstance(task, RecordTask) else {}
+    return {name: file.counts() for name, file in loaded.items()}
+
+
 class RecordTask(Task):
     """A task on records. Derive from it; see :mod:`vpo_lite.tasks.hop_records` for a whole one.
 
@@ -159,11 +169,19 @@ class RecordTask(Task):
         return str(examples)
 
     @functools.cached_property
+    def loaded(self) -> dict[str, Loaded]:
+        """What its files hold, by option, as they were when it was first asked."""
+        named = {o.name: getattr(self, o.name) for o in RECORD_OPTIONS if o.path}
+        named["data"] = self.path
+        return {name: self.load(path) for name, path in named.items() if path is not None}
+
+    @functools.cached_property
     def _split(self) -> dict[str, list]:
         """The records by split: to train on, held out, and to tune on where there are such."""
-        records = list(self.load(self.path).usable().values())
-        if self.held_out_data is not None:
-            held_out = list(self.load(self.held_out_data).usable().values())
+        found = {name: list(file.usable().values()) for name, file in self.loaded.items()}
+        records = found["data"]
+        if "held_out_data" in found:
+            held_out = found["held_out_data"]
         else:
             records, held_out = parted(records)
             if not records:
@@ -172,8 +190,8 @@ class RecordTask(Task):
                     "needed: give more, or give held_out_data"
                 )
         split = {"train": records, "held_out": self.held_out(held_out)}
-        if self.validation_data is not None:
-            split["validation"] = list(self.load(self.validation_data).usable().values())
+        if "validation_data" in found:
+            split["validation"] = found["validation_data"]
         return split
 
     @property
@@ -201,8 +219,7 @@ class RecordTask(Task):
 
         name: of the task, as in ``--task``
         """
-        files = filter(None, (self.path, self.held_out_data, self.validation_data))
-        loaded = [self.load(file) for file in dict.fromkeys(files)]
+        loaded = {one.path: one for one in self.loaded.values()}.values()
         said = (
             x for one in loaded for x in (one.told_dropped(self.noun, name), *self.remarks(one))
         )

@@ -46,6 +46,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       problem, with such an interval; empty for the first row, where the problems differ, and for a
       figure that cannot be compared: set rewards at another alpha, for one
     - alpha: at which its set reward is taken
+    - records: by the option of each data file how many records were read, and dropped by reason;
+      empty for a task without such files, and where an earlier version measured
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems
     - unequal {setting: value}: what differs between the rows beside their methods, the answers
@@ -143,6 +145,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
+        "records": next((r for run in runs if (r := run.summary.get("records"))), {}),
         **_means(kind),
         "per_run": kind.by_run,
         "interval": {

@@ -15,6 +15,7 @@ from ..markup import count
 from ..messages import command
 from ..policy import shipped
 from ..policy.adapter import check_place
+from ..tasks.records import counted
 from .answers import Answers, by_chance
 from .config import TrainConfig
 from .evaluate import check_eval_every, evaluate, held_out_seeds
@@ -141,6 +142,7 @@ class AnyRun(ABC):
         seconds = sum(r.seconds for r in records)
         scoring = [r.scoring_seconds for r in records]
         start, figures = self._start(), self._evaluate()
+        found = counted(self.learner.task)
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
@@ -154,6 +156,7 @@ class AnyRun(ABC):
             "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
             "versions": versions_of(self.packages),
+            **({"records": found} if found else {}),
         }
         self.folder.finish(self.learner, summary)
         return summary

@@ -116,6 +116,16 @@ class Figures(Means):
         return figures
 
 
+class OfAFile(Schema):
+    """How many records of a data file were read, and how many of them were dropped by reason."""
+
+    read: Count
+    dropped: dict[str, Count] = Field(default_factory=dict)
+
+
+Records = dict[str, OfAFile]  # by the option that names the file
+
+
 class Start(Figures):
     """start.json: the figures before training, and whether the rewards are random."""
 
@@ -141,6 +151,7 @@ class Summary(Figures):
     start: Start
     device: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
+    records: Records = Field(default_factory=dict)  # an earlier version did not keep them
 
 
 class Evaluation(Figures):
@@ -148,6 +159,7 @@ class Evaluation(Figures):
 
     - run: its folder; adapter: another one of it that was measured
     - alpha: of the set reward; None for the run's own
+    - records: of its data files, as in a :class:`Summary`
     - files: digests of data and code at that time, as config.json has them
     - settings: the digest of config.json at that time; None where an older version printed it
     """
@@ -158,6 +170,7 @@ class Evaluation(Figures):
     seed: Count | None = None
     files: dict[str, str] = Field(default_factory=dict)
     settings: str | None = None
+    records: Records = Field(default_factory=dict)
 
 
 OF_PROBLEMS = ("answers", "problems", "per_problem")  # no means over problems

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..estimators import METHODS
 from ..intervals import ENOUGH
+from ..tasks.record_files import in_short
 from .compare import problem_interval
 from .measure import BUDGETS
 from .schemas import by_name
@@ -91,6 +92,27 @@ def intervals(figures: dict) -> str:
     ]
     over = f"In brackets the 95 % interval over {problems:,} problems"
     return f"{over}: {', '.join(told)}." if told else ""
+
+
+def dropped(rows: list[dict]) -> list[str]:
+    """The records that the data files of these rows lost, as lines of text, with the row's label
+    where the rows differ in them. Nothing where no row lost any.
+
+    >>> records = {"data": {"read": 9, "dropped": {"no answer": 2}}}
+    >>> dropped([{"label": "vpo", "records": records}, {"label": "grpo", "records": records}])
+    ['2 of 9 records of data dropped: no answer (2).']
+    """
+    every = [row["records"] for row in rows]
+    if not any(file["dropped"] for records in every for file in records.values()):
+        return []
+    lines = [
+        f"{row['label']}: " * any(other != every[0] for other in every)
+        + in_short(file, f"records of {name}")
+        + "."
+        for row in rows
+        for name, file in row["records"].items()
+    ]
+    return [*dict.fromkeys(lines)]
 
 
 def differences(rows: list[dict]) -> list[str]:
