@@ -309,8 +309,21 @@ ROW = {
     [
         ([], None, "its last turn is not the user's"),
         ([{"role": "system", "content": "x"}], None, "its last turn is not the user's"),
-        (None, "<think> hm </think>", "it has neither calls nor a reply"),
-        (None, "<response> </response>", "it has neither calls nor a reply"),
+        (
+            None,
+            "<think> hm </think>",
+            "it has neither calls in <tool_call> nor a reply in <response>",
+        ),
+        (
+            None,
+            "There is no ferry.",
+            "it has neither calls in <tool_call> nor a reply in <response>",
+        ),
+        (
+            None,
+            "<response> </response>",
+            "it has neither calls in <tool_call> nor a reply in <response>",
+        ),
     ],
 )
 def test_rows_that_are_dropped(prompt, truth, why):

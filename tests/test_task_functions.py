@@ -1219,6 +1219,18 @@ def test_files_that_were_joined_may_each_begin_with_a_mark(mine):
     assert len(loaded.records) == 2 * len(SUMS) and not loaded.damaged
 
 
+@pytest.mark.parametrize("spell", [json.dumps, str])
+def test_messages_that_are_spelled_in_a_text_are_refused(mine, spell):
+    """A policy was asked the JSON text of the messages, without a word."""
+    messages = [{"role": "user", "content": "What is 1 + 1?"}]
+    task = mine([{"prompt": messages}, {"prompt": spell(messages)}, {"prompt": "[{'a': 1}] = ?"}])
+    loaded = task.load(task.path)
+    assert (list(loaded.records), list(loaded.damaged)) == ([0, 2], [1])
+    said = loaded.damaged[1]
+    assert ", line 2: field prompt should be messages, not a text of them, " in said
+    assert said.endswith(": write the list itself, without json.dumps or str")
+
+
 CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
 
 

@@ -390,7 +390,7 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
         f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --eval-problems 3 --out"
     )
     assert main([*command.split(), str(tmp_path / "a")]) == 0
-    assert "train.parquet (4 problems), held_out.parquet (3 problems)" in capsys.readouterr().out
+    assert "train.parquet (4 rows), held_out.parquet (3 rows)" in capsys.readouterr().out
     assert RunFolder(tmp_path / "a").config().eval_problems == 3  # evaluate measures the same ones
     assert main([*command.split(), str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -62,7 +62,7 @@ def _verl(options) -> int:
             )
     tell_of_records(config)
     warn_of_one_problem(config, chosen)
-    listed = ", ".join(f"{name} ({n:,} problems)" for name, n in count.items())
+    listed = ", ".join(f"{name} ({n:,} rows)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")
     print("README.md there says how to go on")
     return 0

@@ -117,8 +117,7 @@ def evaluate_runs(options) -> int:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {"alpha": config.alpha, "seed": seed, "files": contents(config)}
-        how |= {"settings": digest(folder.path / CONFIG)}
-        how |= {"records": found} if (found := counted(task)) else {}
+        how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
         print_json(how | figures)
     else:
         size = min(config.compared_size, answers)

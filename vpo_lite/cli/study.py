@@ -161,11 +161,10 @@ def _run_one(study, folder, key: str) -> int:
         _make(folder)
         if (there := state(folder, every[key])) == "finished":
             read_result(study, folder, every[key])  # refuses one that was made otherwise
-        elif there == "to do":
+            print(f"{key}: is done")
+            return 0
+        if there == "to do":
             tell_of_jobs([every[key]])
-    if there == "finished":
-        print(f"{key}: is done")
-        return 0
     if there == "failed":
         why = failure_path(folder, every[key])
         return say(f"{key}: failed before; {why} says why, delete it to retry", 1)

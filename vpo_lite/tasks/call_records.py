@@ -114,7 +114,7 @@ class CallRecords(RecordTask):
             raise Dropped("its last turn is not the user's")
         calls = gold_calls(text)
         if not calls and not _between_tags(text, "response").strip():
-            raise Dropped("it has neither calls nor a reply")
+            raise Dropped("it has neither calls in <tool_call> nor a reply in <response>")
         return Dialogue(turns, text, calls)
 
     def gold(self, instance: Dialogue) -> str:

@@ -9,6 +9,7 @@ from .rows import SURROGATE
 from .wording import numbered_form
 
 MESSAGE = '{"role": text, "content": text}'
+_MESSAGES = re.compile(r"""\s*\[\s*\{\s*(["'])(role|content)\1\s*:""")  # in JSON, or Python's repr
 _FORM = re.compile(
     r"\n\nWrite ([1-9][0-9]{0,2}) different answers in exactly this form:\n(<[^\n]*)\Z"
 )
@@ -66,6 +67,9 @@ def check_prompt(prompt) -> None:
     """
     if not (isinstance(prompt, str) or (isinstance(prompt, list) and prompt)):
         raise ValueError(f"should be a text, or a list of {MESSAGE}, not {shown(prompt)}")
+    if isinstance(prompt, str) and _MESSAGES.match(prompt):
+        cure = "write the list itself, without json.dumps or str"
+        raise ValueError(f"should be messages, not a text of them, {shown(prompt)}: {cure}")
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     for i, turn in enumerate(turns, 1):
         if not isinstance(turn, dict) or not {"role", "content"} <= set(turn):

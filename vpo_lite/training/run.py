@@ -142,7 +142,6 @@ class AnyRun(ABC):
         seconds = sum(r.seconds for r in records)
         scoring = [r.scoring_seconds for r in records]
         start, figures = self._start(), self._evaluate()
-        found = counted(self.learner.task)
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
@@ -156,7 +155,7 @@ class AnyRun(ABC):
             "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
             "versions": versions_of(self.packages),
-            **({"records": found} if found else {}),
+            "records": counted(self.learner.task),
         }
         self.folder.finish(self.learner, summary)
         return summary
