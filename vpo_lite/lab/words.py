@@ -119,7 +119,7 @@ def status_line(view: View) -> Html:
         lines.append(html("Changed: {}. {}", view.restart, again))
     elif view.message:
         lines.append(view.message)
-    lines += [*(f"Data: {said}." for said in view.data), *cut_off(view), *faults(view)]
+    lines += [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
     if view.error:
         red = html('<span class="vpo-error">{}</span>', view.error)
         lines.append(html("{} (traceback: lab.last_error)", red))

@@ -71,7 +71,7 @@ def counted(task: Task) -> dict[str, dict]:
     """How many records of each data file were read, and dropped by reason; of other tasks nothing.
 
     >>> counted(on_records("calls")())
-    {'data': {'read': 12, 'dropped': {}}}
+    {'data': {'read': 8, 'dropped': {}}}
     """
     loaded = task.loaded if isinstance(task, RecordTask) else {}
     return {name: file.counts() for name, file in loaded.items()}

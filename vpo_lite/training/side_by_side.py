@@ -102,15 +102,15 @@ def dropped(rows: list[dict]) -> list[str]:
     >>> dropped([{"label": "vpo", "records": records}, {"label": "grpo", "records": records}])
     ['2 of 9 records of data dropped: no answer (2).']
     """
-    every = [row["records"] for row in rows]
+    every = [row.get("records", {}) for row in rows]
     if not any(file["dropped"] for records in every for file in records.values()):
         return []
     lines = [
         f"{row['label']}: " * any(other != every[0] for other in every)
         + in_short(file, f"records of {name}")
         + "."
-        for row in rows
-        for name, file in row["records"].items()
+        for row, records in zip(rows, every, strict=True)
+        for name, file in records.items()
     ]
     return [*dict.fromkeys(lines)]
 
