@@ -269,28 +269,13 @@ def _run_all(study, folder, options) -> int | None:
                 bar.set_description(key)
             bar.update()
 
-        found, wait = None, _waiting(bar, "does")
+        found, wait = None, study_workers.waiting(bar, "does")
         for found in run_study(study, folder, **_wanted(options), tell=tell, wait=wait):
             bar.write(_line(found))
             sys.stdout.flush()
     if found is None and not failed:
         note("all these runs are finished")
     _tell_end(failed, options)
-
-
-def _waiting(bar, what: str):
-    """What says on the bar, or else once in a line, which run another process does."""
-    told = set()
-
-    def wait(run):
-        text = f"waiting: another process {what} {run}"
-        if sys.stderr.isatty():
-            bar.set_description(text)
-        elif run not in told and not study_workers.is_one():
-            told.add(run)
-            note(text)
-
-    return wait
 
 
 def _line(found) -> str:
@@ -335,7 +320,7 @@ def _search(study, folder, options) -> int | None:
                 bar.set_description(f"search with {run}", refresh=False)
             bar.update(done - bar.n)
 
-        wait = _waiting(bar, "searches with")
+        wait = study_workers.waiting(bar, "searches with")
         for found in run_searches(study, folder, tell=tell, wait=wait):
             bar.write(
                 f"{found.run}: solved {found.solved_share.mean():.3f} with {found.answers} "

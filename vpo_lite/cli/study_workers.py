@@ -72,3 +72,18 @@ def _watch() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
+
+
+def waiting(bar, what: str):
+    """What says on the bar, or else once in a line, which run another process does."""
+    told = set()
+
+    def wait(run):
+        text = f"waiting: another process {what} {run}"
+        if sys.stderr.isatty():
+            bar.set_description(text)
+        elif run not in told and not is_one():
+            told.add(run)
+            note(text)
+
+    return wait
