@@ -151,13 +151,9 @@ def _of_a_task(options) -> int:
         from ..policy.loading import load_policy
         from ..training.answers import BY_CHANCE, by_chance
         from ..training.config import TrainConfig
-        from ..training.contract import (
-            below_worst,
-            check_early_problems,
-            warning_of_front,
-            warning_of_worst,
-        )
+        from ..training.contract import below_worst, check_early_problems
         from ..training.evaluate import check_answers, held_out_seeds
+        from ..training.watch import faults
 
         chosen = given_settings(_settings(), options)
         config = TrainConfig.preset("demo", **_of_the_run(chosen) | chosen)
@@ -182,22 +178,17 @@ def _of_a_task(options) -> int:
     )
     more = [_of_the_front(front)] if front else []
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
-    if below:
-        more.append(f"{warning_of_worst(task, below)}.")
-    if front and front["above"]:
-        more.append(f"{warning_of_front(task, front['above'])}.")
+    odd = {"below_worst_rate": below, "above_front_rate": front and front["above"]}
+    more += [f"{said}." for said in faults(task, odd).values()]
     if options.json:
         tell_of_records(config)
     else:
         more += told_before(task, config.task)
-    functions = task.reward_functions
-    if functions and (none := functions.warning_of_none()):
-        more.append(f"{none}.")
     unread = not any(x.parsed.any() for x in pools)
     seen = _seen(task, pools[0], unread if options.show is None else options.show)
     figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
     figures |= {"true_front": front, "below_worst_rate": below}
-    figures |= {"none": dict(functions.nones)} if functions else {}
+    figures |= {"none": dict(task.reward_functions.nones)} if task.reward_functions else {}
     figures["by_chance"] = by_chance(task, pools[0])
     if figures["by_chance"]:
         more.append(f"{BY_CHANCE[0].upper()}{BY_CHANCE[1:]}.")
