@@ -26,7 +26,7 @@ from vpo_lite.cli import flags, main, told
 from vpo_lite.cli import train as train_command
 from vpo_lite.cli.commands import _COMMANDS, parser
 from vpo_lite.training.folders import RunFolder
-from vpo_lite.training.unused import alpha_is_only_measured, unused
+from vpo_lite.training.unused import unused
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -366,11 +366,12 @@ def test_settings_that_do_nothing_beside_one_problem_are_said_in_one_line(
 
 
 @pytest.mark.parametrize("method", [m for m in vpo.METHODS if vpo.METHODS[m].weights != "one"])
-def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method):
+def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method, capsys):
     config = vpo.TrainConfig(method=method)
     R = np.random.default_rng(0).random((2, 6, config.answers, 3))
     said = {name: name in unused(config) for name in ("k", "eps")}
-    said["alpha"] = alpha_is_only_measured(config)
+    told.warn_of_unused(config, ["alpha"])
+    said["alpha"] = "--alpha changes only" in capsys.readouterr().err
     changed = {"k": 3, "eps": 0.5, "alpha": 0.1}
     usual = {"k": 2, "eps": 1e-6, "alpha": 1.0}
     base = vpo.advantages(method, R, **usual)

@@ -49,7 +49,8 @@ def warn_of_unused(config, given) -> None:
     A method of single answers does not use m. That is said only where m differs from set_size: its
     sets would differ in size from those of other methods.
     """
-    from ..training.unused import alpha_is_only_measured, reads, unused
+    from ..estimators import METHODS
+    from ..training.unused import reads, unused
 
     names = [name for name in unused(config) if name in given]
     if config.m == config.compared_size and "m" in names:
@@ -58,7 +59,8 @@ def warn_of_unused(config, given) -> None:
     said = [f"does not use {', '.join(flags)}"] if flags else []
     if "m" in names:
         said.append(f"--set-size {config.m} measures it in sets of {config.m}")
-    if "alpha" in given and alpha_is_only_measured(config):
+    drawn = METHODS[config.method].weights != "none"  # with alpha
+    if "alpha" in given and not drawn and not reads(config.method, "alpha"):
         said.append("--alpha changes only its measured set reward, not its training")
     if config.task_options.get("reward_weights") and not reads(config.method, "w_star"):
         said.append("--reward-weights changes only its measured best@k, not its training")

@@ -33,13 +33,3 @@ def reads(method: str, name: str) -> bool:
     how = estimators.METHODS[method]
     named = name in signature(how.estimate).parameters or (name == "eps" and how.z_score)
     return named or not how.ours
-
-
-def alpha_is_only_measured(config: TrainConfig) -> bool:
-    """Whether alpha enters no step of training, only the set reward that is measured.
-
-    >>> alpha_is_only_measured(TrainConfig(method="grpo")), alpha_is_only_measured(TrainConfig())
-    (True, False)
-    """
-    method = estimators.METHODS[config.method]
-    return method.weights == "none" and "alpha" not in signature(method.estimate).parameters
