@@ -184,15 +184,17 @@ def read_calls(text: str) -> tuple[Call, ...]:
     >>> read_calls('{"name": "a"}, {"name": "b", "arguments": {"x": 1}} {"name": ')
     (Call(name='a', arguments={}), Call(name='b', arguments={'x': 1}))
     """
-    found, left = _items(text)
-    if left and text.lstrip().startswith("["):
-        found = []
-    calls = []
-    for item in found:
+    items, left = _items(text)
+    return _calls([] if left and text.lstrip().startswith("[") else items)
+
+
+def _calls(items: list) -> tuple[Call, ...]:
+    found = []
+    for item in items:
         if isinstance(item, dict):
             given = item.get("parameters", item.get("arguments"))
-            calls.append(Call(str(item.get("name", "")), given if isinstance(given, dict) else {}))
-    return tuple(calls)
+            found.append(Call(str(item.get("name", "")), given if isinstance(given, dict) else {}))
+    return tuple(found)
 
 
 def gold_calls(text: str) -> tuple[Call, ...]:
@@ -209,28 +211,20 @@ def gold_calls(text: str) -> tuple[Call, ...]:
     _, opened, rest = text.partition("<tool_call>")
     body, closed, after = rest.partition("</tool_call>")
     items, left = _items(body)
-    for wrong, what in (
-        (opened and not closed, "is not closed"),
-        ("<tool_call>" in after, "is there twice"),
-        (left or not all(isinstance(x, dict) for x in items), "holds what is no call"),
-        (not all(map(_is_named, items)), "holds a call without a name"),
-        (not all(map(_has_arguments, items)), "holds a call without an object of parameters"),
-    ):
-        if wrong:
-            raise Dropped(f"its <tool_call> {what}; {CURE}")
-    return read_calls(body)
-
-
-def _is_named(item) -> bool:
-    name = isinstance(item, dict) and item.get("name")
-    return isinstance(name, str) and bool(name.strip())
-
-
-def _has_arguments(item) -> bool:
-    if not isinstance(item, dict):
-        return False
-    given = item.get("parameters", item.get("arguments", {} if len(item) == 1 else None))
-    return isinstance(given, dict)
+    given = (x.get("parameters", x.get("arguments", {} if len(x) == 1 else None)) for x in items)
+    if opened and not closed:
+        wrong = "is not closed"
+    elif "<tool_call>" in after:
+        wrong = "is there twice"
+    elif left or not all(isinstance(x, dict) for x in items):
+        wrong = "holds what is no call"
+    elif not all(isinstance(x.get("name"), str) and x["name"].strip() for x in items):
+        wrong = "holds a call without a name"
+    elif not all(isinstance(arguments, dict) for arguments in given):
+        wrong = "holds a call without an object of parameters"
+    else:
+        return _calls(items)
+    raise Dropped(f"its <tool_call> {wrong}; {CURE}")
 
 
 def _items(text: str) -> tuple[list, str]:
