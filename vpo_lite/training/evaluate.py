@@ -75,7 +75,7 @@ def evaluate(
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
     more than 2,000 answers, and for the name of a policy or a run in the place of policy or config.
     """
-    _check_config(config)
+    check_config(config)
     task = task or config.make_task()
     check_policy(policy)
     check_given(task)
@@ -101,7 +101,8 @@ def evaluate(
     return figures | {"answers": int(answers), "problems": len(rows), "per_problem": per_problem}
 
 
-def _check_config(config) -> None:
+def check_config(config) -> None:
+    """ValueError for what is often given in its place: the name of a preset or a run."""
     if not isinstance(config, TrainConfig):
         raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
 
@@ -151,7 +152,7 @@ def sample_pools(
     and for seeds or one problem in the place of a list of problems.
     """
     check_policy(policy)
-    _check_config(config)
+    check_config(config)
     check_instances(task, instances)
     check_answers(answers)
     seed = check_seed(seed)

@@ -9,6 +9,7 @@ from ..tasks.base import Task
 from ..tasks.records import told_before
 from .config import TrainConfig
 from .contract import check_given
+from .evaluate import check_config
 from .learner import Learner
 from .memory import check_fits, enough_memory, made_to_fit
 from .record import StepRecord
@@ -53,7 +54,7 @@ def train(
     """
     if learner is not None and task is not None:
         raise ValueError("task and learner: a learner has its task; give one of them")
-    _checked(config)
+    check_config(config)
     if task is not None:
         check_given(task)
     if learner is not None and not isinstance(learner, Learner):
@@ -81,13 +82,8 @@ def train(
         learner.steps += 1
         for said in watch.look(record.groups) if tell is not None else ():
             tell(said)
-        config = _checked((yield record) or config)
-
-
-def _checked(config) -> TrainConfig:
-    if not isinstance(config, TrainConfig):
-        raise ValueError(f"config = {shown(config)}: expected a TrainConfig")
-    return config
+        config = (yield record) or config
+        check_config(config)
 
 
 def _check_built(learner: Learner, config: TrainConfig) -> None:
