@@ -272,9 +272,3 @@ def test_the_sign_test_leaves_ties_out():
         intervals.sign_test([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="shape"):
         intervals.sign_test(1.0, 2.0)
-
-
-@pytest.mark.parametrize("level", [-0.5, 0.0, 1.0, 95])
-def test_a_level_lies_between_0_and_1(level):
-    with pytest.raises(ValueError, match=f"level = {level}: must be between 0 and 1"):
-        intervals.t_interval(0.5, [], level)

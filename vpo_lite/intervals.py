@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
-from .checks import check_finite, shown
+from .checks import check_finite
 
 ENOUGH = 3  # runs that show how much their seeds differ
 
@@ -87,26 +87,25 @@ def total(sources: Iterable[Noise]) -> Noise:
     return Noise(variance, variance**2 / sum(s.variance**2 / s.freedom for s in sources))
 
 
-def t_interval(mean: float, sources: Iterable[Noise], level=0.95) -> tuple[float, float]:
-    """The interval of a mean in which several independent sources of chance add up.
+def t_interval(mean: float, sources: Iterable[Noise]) -> tuple[float, float]:
+    """The 95 % interval of a mean in which several independent sources of chance add up.
 
     It is Student's, with the variance and the degrees of freedom of :func:`total`. For few seeds
     this is as wide as it must be; a bootstrap over five seeds is too narrow. Where nothing is known
     of any source, such as with one run on one problem, it is the whole line; where what is known
-    does not vary, a point. Raises ValueError unless 0 < level < 1.
+    does not vary, a point.
 
     >>> low, high = t_interval(2.0, [noise([1.0, 2.0, 3.0])])  # t = 4.303 with 2 degrees
     >>> round(low, 3), round(high, 3)
     (-0.484, 4.484)
     """
-    _check_level(level)
     sources = [source for source in sources if source.freedom]
     if not sources:
         return -np.inf, np.inf
     spread = total(sources)
     if not spread.freedom:
         return mean, mean
-    half = float(student.ppf((1 + level) / 2, spread.freedom)) * spread.variance**0.5
+    half = float(student.ppf(0.975, spread.freedom)) * spread.variance**0.5
     return mean - half, mean + half
 
 
@@ -117,11 +116,6 @@ def _flat(values):
     if values.ndim > 1:
         raise ValueError(f"values has shape {values.shape}: expected one number each")
     return values
-
-
-def _check_level(level):
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"level = {shown(level)}: must be between 0 and 1")
 
 
 def sign_test(first, second):

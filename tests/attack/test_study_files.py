@@ -830,12 +830,10 @@ def test_a_damaged_adapter_is_named(here, done, capsys):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: intervals.t_interval(0.5, [], level="0.95"),
         lambda: intervals.noise([[0.5, 0.5]]),
         lambda: intervals.noise([]),
         lambda: intervals.noise([0.5, float("inf")]),
         lambda: intervals.pooled([[0.5], [None]], 1),
-        lambda: intervals.t_interval(0.5, [], level=1),
         lambda: intervals.sign_test([1], [1, 2]),
         lambda: best_of.solved_at(["yes"]),
         lambda: best_of.solved_at([0.5]),
