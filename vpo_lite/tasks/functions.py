@@ -129,8 +129,6 @@ class ByFunctions(Task):
     def effect(self, instance, answer: str) -> str:
         return answer.strip()
 
-    same_effect = effect
-
     # --- scoring ----------------------------------------------------------------------------------
 
     def score(self, instances, answers) -> list[np.ndarray]:
@@ -211,7 +209,6 @@ class FunctionsTask(ByFunctions, RecordTask):
     about = "rows of a file, scored by reward functions of yours"
     tag = "answer"
     row = FunctionsRow
-    same_effect = RecordTask.same_effect  # it knows of the option repeats
     options = (
         Option(
             "reward_funcs",
@@ -322,6 +319,7 @@ class OfFunctions(ByFunctions):
     """
 
     name = "reward functions"
+    same_effect = ByFunctions.effect
 
     def __init__(
         self, functions: Sequence[Callable], *, worst: float | Sequence[float] = 0.0, w_star=None
