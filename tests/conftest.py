@@ -41,6 +41,19 @@ def tiny_policy_folder(tmp_path_factory):
 
 
 @pytest.fixture
+def cold(monkeypatch):
+    """No warm-up thread beside a lab."""
+    monkeypatch.setenv("VPO_LITE_COLD", "1")
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """The current folder, which is a new one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def few_alphas(monkeypatch):
     """To judge a lesson at all α takes seconds a page."""
     monkeypatch.setattr("vpo_lite.lab.lesson.content.ALPHAS", [0.1, 1.0, 10.0])

@@ -25,10 +25,7 @@ search = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(search)
 ROUNDED = 0.005  # of a figure with two digits after the point
 
-
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
+pytestmark = pytest.mark.usefixtures("cold")
 
 
 @pytest.fixture(scope="module")

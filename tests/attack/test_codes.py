@@ -29,10 +29,7 @@ CONTENTS = {  # as lab.share() packs them, and as 0.1.0 did
     ],
 }
 
-
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
+pytestmark = pytest.mark.usefixtures("cold")
 
 
 def packed(version, text) -> str:

@@ -73,9 +73,7 @@ def assert_only_text(page, text, shown=None):
     return hostile
 
 
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
+pytestmark = pytest.mark.usefixtures("cold")
 
 
 def test_the_skeleton_finds_what_is_not_escaped():

@@ -25,10 +25,7 @@ from vpo_lite.training.problems import problems_of_step
 
 NUMBERS = {"answers": "<i4", "texts": "<i4", "rewards": "<f8", "advantages": "<f8"}
 
-
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setenv("VPO_LITE_COLD", "1")
+pytestmark = pytest.mark.usefixtures("cold")
 
 
 @pytest.fixture(scope="module")

@@ -89,12 +89,6 @@ def accept(*_, **__):
     raise Accepted
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @seeds(150)
 def test_train_takes_a_request_or_refuses_it_in_one_line(
     tiny_policy_folder, here, monkeypatch, capsys, seed

@@ -93,12 +93,6 @@ def made(study, job) -> dict:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def done(here):
     """A study whose runs are finished, in the folder ``out``; without policies."""
     study = declaration.read(written(here, SMALL + SEARCH))

@@ -9,11 +9,7 @@ from vpo_lite.lab import Lab
 from vpo_lite.lab.recordings import FILE, read
 from vpo_lite.lab.stretch import Track
 
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def trained(lab, steps):
