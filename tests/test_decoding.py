@@ -759,8 +759,3 @@ def test_the_view_samples_what_the_models_own_forward_samples(model):
     fast = sample(model, PROMPTS, uniforms)
     assert torch.equal(own.tokens, fast.tokens)
     assert torch.allclose(own.logprobs, fast.logprobs, atol=1e-4)
-
-
-def test_temperature_zero_is_refused():
-    with pytest.raises(ValueError, match="temperature = 0"):
-        sample(MODELS[0][1], PROMPTS, np.zeros((2, 1, 1)), temperature=0)

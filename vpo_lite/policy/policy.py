@@ -232,8 +232,7 @@ class Policy:
         ``entropy_gradient``: the entropies carry gradients, too.
         """
         logits = completion_logits(self.model, rollouts, share=self.shares_prompts)
-        how = dict(entropy_gradient=entropy_gradient)
-        return token_scores(logits, rollouts.tokens, temperature, **how)
+        return token_scores(logits, rollouts.tokens, temperature, entropy_gradient=entropy_gradient)
 
     @torch.no_grad()
     def next_logprobs(

@@ -148,15 +148,13 @@ def sample_tokens(
       behind them
     - eos_ids: any of these tokens ends a completion
     - pad_id: fills prompts on the left and completions after their end
-    - temperature: divides the logits; ValueError unless above 0
+    - temperature: divides the logits, above 0
     - forward: what computes the logits; None for the model's own forward pass
 
     On a GPU nothing is read back while a token is drawn. Every 8 tokens (``LOOK_EVERY``) the loop
     looks whether all rows have ended. The rollouts do not depend on that number. On the CPU rows
     that have ended are left out, as soon as that halves the work (:func:`_leave_out`).
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature = {temperature}: must be above 0")
     forward = forward or HFForward(model)
     device = next(model.parameters()).device
     padded = pad_prompts(prompts, pad_id, device)
