@@ -30,8 +30,8 @@ from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.contract import below_worst
 from vpo_lite.training.learner import Learner
+from vpo_lite.training.resuming import check_unchanged
 from vpo_lite.training.run import Run
-from vpo_lite.training.unchanged import check_unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = '''

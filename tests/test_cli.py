@@ -26,7 +26,7 @@ from vpo_lite.cli import flags, main, told
 from vpo_lite.cli import train as train_command
 from vpo_lite.cli.commands import _COMMANDS, parser
 from vpo_lite.training.folders import RunFolder
-from vpo_lite.training.unused import unused
+from vpo_lite.training.method_settings import unused
 
 ROOT = Path(__file__).resolve().parent.parent
 

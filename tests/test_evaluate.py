@@ -26,6 +26,7 @@ from vpo_lite.training import step
 from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.confounders import in_one_line
 from vpo_lite.training.evaluate import evaluate, sample_pools
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.folders import settings as stored
@@ -41,7 +42,6 @@ from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.schemas import Engine
 from vpo_lite.training.side_by_side import UNEVEN, differences, intervals, table
 from vpo_lite.training.step import train_step
-from vpo_lite.training.unequal import in_one_line
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values
 TASK = MazeTask()

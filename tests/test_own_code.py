@@ -21,7 +21,7 @@ from vpo_lite.lab.codes import decode
 from vpo_lite.lab.packing import packed
 from vpo_lite.lab.session import Session
 from vpo_lite.tasks.by_name import code_digest, in_modules
-from vpo_lite.training.contents import contents, other_now
+from vpo_lite.training.digests import digests_now, other_now
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import check_method
 from vpo_lite.training.run import Run
@@ -181,13 +181,13 @@ def test_a_models_tokenizer_template_and_settings_count_by_their_content(
         return str(tmp_path / folder)
 
     runs = [trained("a"), trained("b", seed=1)]
-    assert RunFolder.open(runs[0]).digests() == contents(config) == before
+    assert RunFolder.open(runs[0]).digests() == digests_now(config) == before
     assert [row["runs"] for row in vpo.compare(runs)] == [2]
     (model / "README.md").write_text("nothing that is read")
-    assert contents(config) == before
+    assert digests_now(config) == before
     template = model / "chat_template.jinja"
     template.write_text(template.read_text() + "Shout. ")
-    now = contents(config)["tokenizer"]
+    now = digests_now(config)["tokenizer"]
     assert now != before["tokenizer"]
     rows = vpo.compare([*runs, trained("c", seed=2)])
     assert [row["label"] for row in rows] == [
@@ -199,7 +199,7 @@ def test_a_models_tokenizer_template_and_settings_count_by_their_content(
     assert main(["train", "--resume", runs[0], "--steps", "2"]) == 0
     assert f"its steps are of both{what}" in capsys.readouterr().err
     assert main(["evaluate", runs[0], "--json"]) == 0 and what not in capsys.readouterr().err
-    assert contents(config.but(model="some/model")) == {}  # of the hub
+    assert digests_now(config.but(model="some/model")) == {}  # of the hub
     shutil.rmtree(tmp_path / "b" / "adapter")
     assert main(["evaluate", runs[1]]) == 2
     assert "b/adapter: is not there; put it back, or name another" in capsys.readouterr().err
@@ -211,7 +211,7 @@ def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
     data.write_text('{"prompt": "Name a prime."}\n' * 2)
     task = dict(task="functions", data=str(data), model="some/model")
     config = vpo.TrainConfig(reward_funcs="in_judges:judges", **task)
-    found = contents(config)
+    found = digests_now(config)
     assert found == {
         "data": sha256(data.read_bytes()),
         "reward_funcs": sha256(rewards.read_bytes()),
@@ -219,7 +219,7 @@ def test_task_and_rewards_count_too_and_what_ships_does_not(own, tmp_path):
     assert other_now(found, config) == {} == other_now({}, config)  # an older run keeps none
     data.write_text('{"prompt": "Name an odd number."}\n' * 2)
     assert other_now(found, config) == {}  # data that changed is refused, not noted
-    assert contents(vpo.TrainConfig()) == {}
+    assert digests_now(vpo.TrainConfig()) == {}
 
 
 @pytest.mark.slow

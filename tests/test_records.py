@@ -28,8 +28,8 @@ from vpo_lite.tasks.rows import Row
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.learner import Learner
+from vpo_lite.training.resuming import check_unchanged
 from vpo_lite.training.run import Run
-from vpo_lite.training.unchanged import check_unchanged
 
 NAMES = ("calls", "hops", "chains")
 EXAMPLE = {name: (EXAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines() for name in NAMES}

@@ -42,10 +42,10 @@ from vpo_lite.training.learner import Learner
 from vpo_lite.training.loop import train
 from vpo_lite.training.loss import clipped_loss, entropy_bonus, kl_to_reference, token_weights
 from vpo_lite.training.problems import problems_of_step, seeds_of_step
+from vpo_lite.training.resuming import check_unchanged
 from vpo_lite.training.rollouts import draw_uniforms, last_word, sample_answers
 from vpo_lite.training.run import Run
 from vpo_lite.training.step import TrainingError, draw_weights, train_step, update_policy
-from vpo_lite.training.unchanged import check_unchanged
 
 
 def config(folder, **changes):

@@ -9,9 +9,9 @@ import numpy as np
 from .checks import shortened
 from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
+from .training.confounders import in_one_line
 from .training.folders import RunFolder
 from .training.side_by_side import common_budgets, differences, dropped
-from .training.unequal import in_one_line
 
 _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;

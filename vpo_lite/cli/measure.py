@@ -56,7 +56,7 @@ def evaluate_runs(options) -> int:
         from ..policy.loading import load_policy
         from ..policy.shipped import name_of_folder
         from ..tasks.records import counted
-        from ..training.contents import contents, named, other_now
+        from ..training.digests import digests_now, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.finished import check_method
         from ..training.folders import ADAPTER, CONFIG, RunFolder
@@ -116,7 +116,7 @@ def evaluate_runs(options) -> int:
     if options.json:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
-        how |= {"alpha": config.alpha, "seed": seed, "files": contents(config)}
+        how |= {"alpha": config.alpha, "seed": seed, "files": digests_now(config)}
         how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
         print_json(how | figures)
     else:
@@ -166,8 +166,8 @@ def compare_flags(made, arguments) -> None:
 def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare
+        from ..training.confounders import in_one_line
         from ..training.side_by_side import differences, dropped, table
-        from ..training.unequal import in_one_line
 
         if options.html:
             from ..report import check_page, write_report

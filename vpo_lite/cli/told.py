@@ -50,7 +50,7 @@ def warn_of_unused(config, given) -> None:
     sets would differ in size from those of other methods.
     """
     from ..estimators import METHODS
-    from ..training.unused import reads, unused
+    from ..training.method_settings import reads, unused
 
     names = [name for name in unused(config) if name in given]
     if config.m == config.compared_size and "m" in names:

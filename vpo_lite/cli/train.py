@@ -87,7 +87,7 @@ def flags(made, arguments) -> None:
 def run(options) -> int:
     with requests():
         from ..training.config import TrainConfig
-        from ..training.unchanged import check_changes
+        from ..training.resuming import check_changes
 
         chosen = given_settings(TrainConfig.options(), options)
         if options.resume:

@@ -21,7 +21,7 @@ from ..training.answers import Answers, merged
 from ..training.config import TrainConfig
 from ..training.contract import check_given
 from ..training.measure import step_figures
-from ..training.unused import reads
+from ..training.method_settings import reads
 from ..training.watch import Watch
 from .rewards import RolloutReward, Scored
 

@@ -27,9 +27,9 @@ from ..training.folders import CHECKPOINTS, CONFIG, RunFolder
 from ..training.learner import Learner
 from ..training.memory import Memory, check_fits, check_measured, enough_memory, made_to_fit
 from ..training.record import StepRecord
+from ..training.resuming import changed
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
-from ..training.unchanged import changed
 from .trl import SetReward
 from .trl_memory import memory_needed
 from .trl_setup import (

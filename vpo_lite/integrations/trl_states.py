@@ -13,7 +13,7 @@ from ..files import DamagedError, read_bytes, read_json, write_json
 from ..training.config import TrainConfig
 from ..training.folders import CHECKPOINTS, RunFolder
 from ..training.learner import Learner
-from ..training.unchanged import check_unchanged
+from ..training.resuming import check_unchanged
 
 PLAIN, FSDP = "optimizer.pt", "optimizer.bin"  # the optimizer, by who shares the parameters
 STATE = "trainer_state.json"

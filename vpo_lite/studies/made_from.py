@@ -7,7 +7,7 @@ not runs of one study, so they are neither averaged nor compared.
 from collections.abc import Iterable
 
 from ..files import DamagedError
-from ..training.contents import TOKENIZER, contents
+from ..training.digests import TOKENIZER, digests_now
 from .declaration import Job
 
 METHOD = "method"  # its code makes no other problems and no other scores: it counts within a kind
@@ -23,7 +23,7 @@ def made_from(job: Job) -> Contents:
     found = {}
     for config in (job.config, job.judged):
         named = config.files | config.code | {TOKENIZER: config.base_model}
-        found |= {f"{name} {named[name]}": value for name, value in contents(config).items()}
+        found |= {f"{name} {named[name]}": value for name, value in digests_now(config).items()}
     return found
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..intervals import Noise, noise, of_seeds, t_interval
 from .config import OF_THE_MACHINE, TrainConfig
+from .confounders import confounders
 from .finished import Finished, finished_runs
 from .measure import means
-from .schemas import FIGURES, by_name
-from .unequal import unequal
+from .schemas import FIGURES, flattened
 
 OF_THE_METHOD = "code of method"  # the one code by which no problem and no score differs
 
@@ -62,7 +62,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
         raise ValueError("compare: name at least one run folder")
     first, rows = kinds[0], [_row(kind, kinds) for kind in kinds]
     seeds = [{run.config.seed for run in kind.runs} for kind in kinds]
-    apart = unequal([(k.config, k.settings, s) for k, s in zip(kinds, seeds, strict=True)])
+    apart = confounders([(k.config, k.settings, s) for k, s in zip(kinds, seeds, strict=True)])
     others = [_other_problems(first, kind) for kind in kinds]
     peers = [kind for kind, names in zip(kinds, others, strict=True) if not names]
     for row, kind, names, other in zip(rows, kinds, others, apart, strict=True):
@@ -211,7 +211,7 @@ def _means(kind: _Kind) -> dict:
 
 def _tables(runs: list[Finished]) -> list[dict[str, list]]:
     """Of each run {figure: one value per problem}, of the figures that all these runs have."""
-    tables = [by_name(run.summary["per_problem"]) for run in runs]
+    tables = [flattened(run.summary["per_problem"]) for run in runs]
     names = [name for name in tables[0] if all(name in table for table in tables)]
     return [{name: table[name] for name in names} for table in tables]
 

@@ -11,7 +11,7 @@ from ..files import check, digest, read_json
 from ..messages import command
 from ..policy import CARD
 from .config import TrainConfig
-from .contents import TOKENIZER, shortly
+from .digests import TOKENIZER, shortly
 from .folders import ADAPTER, CONFIG, RunFolder
 from .schemas import Engine, Evaluation
 

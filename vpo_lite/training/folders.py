@@ -30,13 +30,13 @@ from ..markup import count
 from ..messages import command, shown_path
 from ..tasks.by_name import MOST_NAMES, in_modules, lies_in
 from .config import TrainConfig
-from .contents import contents, named, other_now
+from .digests import digests_now, named, other_now
 from .errors import TrainingError
-from .lines import append, cut, measured_of, records_of
+from .jsonl import append, cut, measured_of, records_of
 from .record import StepRecord
+from .resuming import check_unchanged
 from .schemas import BestSets, Engine, Start, Summary
 from .texts import TEXTS
-from .unchanged import check_unchanged
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
@@ -232,7 +232,7 @@ class RunFolder:
         return measured_of(path, self.config().steps) if os.path.lexists(path) else []
 
     def records(self) -> list[StepRecord]:
-        """The records of metrics.jsonl, as :func:`~.lines.records_of` reads them."""
+        """The records of metrics.jsonl, as :func:`~.jsonl.records_of` reads them."""
         return records_of(self.path / METRICS)
 
     # --- writing ----------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class RunFolder:
         save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
 
     def about(self, learner) -> dict[str, str]:
-        """What to store with a state, for :func:`~.unchanged.check_unchanged`."""
+        """What to store with a state, for :func:`~.resuming.check_unchanged`."""
         if self._settings is None:
             self._settings = json.dumps(self.config().to_json())
         return {"config": self._settings, "base": learner.policy.fingerprint or ""}
@@ -312,7 +312,7 @@ class RunFolder:
         """Make this the folder of a run that goes on after the step that the file ``state`` is of,
         0 where there is none: later lines of metrics.jsonl are removed.
 
-        config: the settings to go on with, :meth:`config` after `~.unchanged.changed`. Of a
+        config: the settings to go on with, :meth:`config` after `~.resuming.changed`. Of a
         finished run summary.json is removed. Raises DamagedError, removing nothing, if state or
         lines are missing.
         """
@@ -370,6 +370,6 @@ class RunFolder:
 
 def settings(config: TrainConfig, engine: Engine | None) -> dict:
     """What config.json holds. Raises DamagedError for a data file that cannot be read."""
-    files = contents(config)
+    files = digests_now(config)
     beside = {FILES: files} if files else {}
     return config.to_json() | beside | ({ENGINE: engine.model_dump()} if engine else {})

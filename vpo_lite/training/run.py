@@ -31,9 +31,9 @@ from .memory import (
     memory_needed,
 )
 from .record import StepRecord
+from .resuming import changed
 from .schemas import Engine
 from .texts import written
-from .unchanged import changed
 
 
 class AnyRun(ABC):

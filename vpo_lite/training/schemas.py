@@ -69,16 +69,16 @@ class PerProblem(Schema):
 
     @model_validator(mode="after")
     def _equally_long(self):
-        lengths = {name: len(values) for name, values in by_name(dict(self)).items()}
+        lengths = {name: len(values) for name, values in flattened(dict(self)).items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"lists of different length: {lengths}")
         return self
 
 
-def by_name(figures: dict) -> dict:
+def flattened(figures: dict) -> dict:
     """Figures in one flat dict.
 
-    >>> by_name({"coverage": 0.5, "best_at_k": {"1": 0.2, "30": 0.7}})
+    >>> flattened({"coverage": 0.5, "best_at_k": {"1": 0.2, "30": 0.7}})
     {'coverage': 0.5, 'best@1': 0.2, 'best@30': 0.7}
     """
     flat = {}

@@ -7,7 +7,7 @@ from ..intervals import ENOUGH
 from ..tasks.record_files import in_short
 from .compare import problem_interval
 from .measure import BUDGETS
-from .schemas import by_name
+from .schemas import flattened
 
 UNEVEN = 0.07  # of any@k, between policies that serve other objectives: from the mean of 50 weights
 
@@ -82,7 +82,7 @@ def intervals(figures: dict) -> str:
     >>> intervals({"per_problem": values})[:72]
     'In brackets the 95 % interval over 2 problems: set reward 0.500 (-0.771 '
     """
-    values = by_name(figures["per_problem"])
+    values = flattened(figures["per_problem"])
     problems = len(values["coverage"])
     most = [name for name in values if name.startswith("any@")][-1:]
     told = [

@@ -19,7 +19,7 @@ READS = ("tokenizer*", "chat_template*", "vocab*", "merges*", "special_tokens_ma
 READS += ("added_tokens.json", "generation_config.json", "config.json")
 
 
-def contents(config: TrainConfig) -> dict[str, str]:
+def digests_now(config: TrainConfig) -> dict[str, str]:
     """The digests of data files by option, of code by the setting that names it, and that of
     ``tokenizer`` for a model in a folder. Code without a source is left out. Raises DamagedError
     for a file that cannot be read.

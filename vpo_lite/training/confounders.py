@@ -1,12 +1,12 @@
-"""What differs between compared runs of several methods, beside the method."""
+"""What differs between compared runs of several methods, beside the method: their confounders."""
 
 from dataclasses import fields
 
 from ..checks import shortened
 from .config import TrainConfig
-from .contents import TOKENIZER
+from .digests import TOKENIZER
 from .finished import BASE
-from .unused import unused
+from .method_settings import unused
 
 ANSWERS = "answers sampled in training"
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
@@ -14,7 +14,7 @@ CLOSE = 1.1  # numbers of answers within this factor are not told apart
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
 
 
-def unequal(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
+def confounders(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
     """For each kind of run {setting: value}, of those that differ between the kinds. A value is
     None where the method does not use the setting. Empty where there is only one method: its kinds
     are told apart by their labels.
