@@ -82,9 +82,6 @@ class AnyRun(ABC):
 
     def start(self) -> dict:
         """The figures before training. They are measured once."""
-        return self._start()
-
-    def _start(self) -> dict:
         figures = self.folder.start()
         if figures is None:
             pools: list[Answers] = []
@@ -141,7 +138,8 @@ class AnyRun(ABC):
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
         scoring = [r.scoring_seconds for r in records]
-        start, figures = self._start(), self._evaluate()
+        # Not the start of a run in many processes: one of them finishes.
+        start, figures = AnyRun.start(self), self._evaluate()
         summary = {
             "method": self.config.method,
             "steps": self.config.steps,
