@@ -28,7 +28,7 @@ from vpo_lite import figures
 from vpo_lite.in_words import folded, in_words
 from vpo_lite.lab import layout
 from vpo_lite.lab.plots import Plots
-from vpo_lite.looks import FRONT, STYLES, look, note, on_page
+from vpo_lite.looks import FRONT, STYLES, WIDE, look, note, on_page
 from vpo_lite.markup import PACKAGE, packaged, plain
 from vpo_lite.shown import Drawn
 
@@ -44,6 +44,18 @@ FIGURES = {
     "lab": lambda: replayed(RECORDING).figure(),
 }
 by_figure = pytest.mark.parametrize("name", FIGURES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "lab"])
+def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
+    figure = FIGURES[name]()
+    assert type(figure) is Drawn and figure.data
+    widest = 1200 if name == "decomposition" else WIDE  # two tables beside the bars
+    assert 700 <= figure.layout.width <= widest and 400 <= figure.layout.height <= 600
+    assert figure.layout.font.size >= 16
+    assert not [x for x in test_figures.texts(figure.to_dict()) if "$" in x or "\\" in x]
+    assert figure.to_json() == FIGURES[name]().to_json()
 
 
 def luminance(rgb):

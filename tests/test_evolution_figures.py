@@ -4,11 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from test_figures import texts
 
 from vpo_lite import evolution_figures, looks
-from vpo_lite.looks import WIDE
-from vpo_lite.shown import Drawn
 
 PASSES = {"sort": [1, 0, 0, 1], "plus": [0, 1, 1, 0]}
 EARLY, LATE = [[1, 0, 0]], [[1, 0, 0], [0, 1, 1], [1, 1, 1]]
@@ -21,17 +18,6 @@ FIGURES = {
     "archive_growth": lambda: evolution_figures.archive_growth(HISTORIES, 3),
     "share_solved": lambda: evolution_figures.share_solved(SOLVED, 120),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
-    figure = FIGURES[name]()
-    assert type(figure) is Drawn and figure.data
-    assert 700 <= figure.layout.width <= WIDE and 400 <= figure.layout.height <= 720
-    assert figure.layout.font.size >= 16
-    assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
-    assert figure.to_json() == FIGURES[name]().to_json()
 
 
 def test_a_table_of_tests_has_a_tick_where_one_is_passed():

@@ -10,7 +10,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import evolution_figures, figures, looks, metrics, search_figures
 from vpo_lite.exact import exact_shares
-from vpo_lite.shown import Drawn, live
+from vpo_lite.shown import live
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -58,17 +58,6 @@ def texts(node):
     if isinstance(node, (list, tuple)):
         return [text for value in node for text in texts(value)]
     return [node] if isinstance(node, str) else []
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_a_plain_figure_of_set_size_without_latex(name):
-    figure = FIGURES[name]()
-    assert type(figure) is Drawn and len(figure.data) >= 1
-    assert (
-        figure.layout.width >= 700 and figure.layout.height >= 400 and figure.layout.font.size >= 16
-    )
-    assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
-    assert figure.to_json() == FIGURES[name]().to_json()
 
 
 def test_a_view_of_a_live_figure_that_is_made_late_begins_with_what_it_shows_now():

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from test_figures import texts
 
 from vpo_lite import search_figures
-from vpo_lite.looks import STYLES, WIDE
+from vpo_lite.looks import STYLES
 from vpo_lite.search import best_of
-from vpo_lite.shown import Drawn
 
 RISING, FLAT = np.linspace(0.1, 0.7, 30), np.linspace(0.3, 0.5, 30)
 CURVES = {"vpo, m = 3": RISING, "grpo, 3 x rollouts": FLAT}
@@ -37,17 +35,6 @@ FIGURES = {
     ),
     "preference_slider": slider,
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_a_plain_figure_for_a_projector_without_latex(name):
-    figure = FIGURES[name]()
-    assert type(figure) is Drawn and len(figure.data) >= 2
-    assert 700 <= figure.layout.width <= WIDE and 400 <= figure.layout.height <= 580  # one screen
-    assert figure.layout.font.size >= 16
-    assert not [text for text in texts(figure.to_dict()) if "$" in text or "\\" in text]
-    assert figure.to_json() == FIGURES[name]().to_json()
 
 
 @pytest.mark.parametrize("name", FIGURES)
