@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import vpo_lite as vpo
+from vpo_lite.cli import main
 from vpo_lite.pocket import pretrain
 from vpo_lite.pocket.card import model_card
 from vpo_lite.pocket.maze import MazeRecipe
@@ -24,6 +25,7 @@ NAMES = (
     *("pocket-calls", "pocket-chains", "pocket-hops", "pocket-programs"),
 )
 MAZES = NAMES[:2]
+CHAIN_KINDS = ["5 open places, 80 %", "5 open places, 60 %", "2 open places, 60 %"]
 
 
 def about(name):
@@ -168,6 +170,43 @@ def test_the_figures_are_shares_of_what_was_asked_for(monkeypatch):
     texts = [""]
     nothing = {"parse": 0, "reach": 0, "distinct": 0, "treasure": None, "lava": None}
     assert held_out_figures(policy, MazeRecipe(), task, seeds=[0], sizes=(3,)) == {"3": nothing}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "kinds", "components", "modes"),
+    [
+        ("calls", ["two parts"], {4}, [None]),
+        ("chains", CHAIN_KINDS, {5}, ["independent", "spreading"]),
+        ("hops", ["3 steps", "4 steps"], {4}, [None]),
+        ("programs", ["three rules", "two rules", "one rule"], {5, 6, 7, 8}, [None]),
+    ],
+)
+def test_pretrain_makes_a_policy_that_can_be_trained(
+    task, kinds, components, modes, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
+    made = ["pretrain", "--task", task, "--out", str(tmp_path / "p")]
+    tiny = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
+    assert main([*made, *tiny, "--mlp", "16", "--workers", "0", "--device", "cpu"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(kinds)
+    assert json.loads((tmp_path / "p" / "pretrain.json").read_text())["task"] == task
+    assert "--updates 2" in (tmp_path / "p" / "README.md").read_text()
+    small = dict(model=str(tmp_path / "p"), steps=1, prompts=4, group_size=3, threads=1)
+    for mode in modes:
+        (record,) = vpo.train(vpo.TrainConfig.preset("demo", task=task, mode=mode, **small))
+        shapes = {group.rewards.shape for group in record.groups}
+        assert shapes <= {(3, 3, d) for d in components}
+    with pytest.raises(ValueError, match=f"task = '{task}' there, 'maze' now"):
+        pretrain.check_folder(MazeRecipe(), tmp_path / "p")
+    with pytest.raises(ValueError, match=f"made for task '{task}', not for 'maze'"):
+        vpo.TrainConfig.preset("demo", task="maze", model=str(tmp_path / "p"))
+    assert main([*made, "--layout", "lite-6x6"]) == 2
+
+
+def test_pretrain_says_which_task_has_no_recipe(tmp_path, capsys):
+    assert main(["pretrain", "--task", "chess", "--out", str(tmp_path)]) == 2
+    assert "'chess': has no recipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("has_it", [True, False])

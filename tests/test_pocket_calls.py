@@ -1,13 +1,11 @@
 """How a pocket policy for plans of calls is made: what it is shown, and what is measured of it."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite.cli import main
 from vpo_lite.pocket.calls import CallsRecipe, demonstrate, spoilt
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.recipe import recipe_class
@@ -21,8 +19,6 @@ HAND = (
     Part("hotel", ("nights=4", "room=b"), ("hotel_400", "hotel_040", "hotel_004")),
     Part("taxi", ("pet=no",), ("taxi_400", "taxi_040", "taxi_003", "taxi_222")),
 )
-TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
-HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
 
 
 def test_demonstrations_are_a_function_of_settings_and_number():
@@ -137,30 +133,14 @@ def test_the_figures_by_hand():
     }
 
 
-@pytest.mark.slow
-def test_pretrain_makes_a_policy_for_calls_that_can_be_trained(tmp_path, capsys, monkeypatch):
-    from vpo_lite.pocket import pretrain
-
-    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
-    out = tmp_path / "p"
-    assert main(["pretrain", "--task", "calls", "--out", str(out), *TINY, *HERE]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"two parts"}
-    assert json.loads((out / "pretrain.json").read_text())["task"] == "calls"
-    config = vpo.TrainConfig.preset(
-        "demo", task="calls", model=str(out), steps=1, prompts=2, group_size=3, threads=1
-    )
-    (record,) = vpo.train(config)
-    assert {group.rewards.shape[-1] for group in record.groups} == {4}
-    with pytest.raises(ValueError, match="made for task 'maze', not for 'calls'"):
-        vpo.TrainConfig.preset("demo", task="calls", model="pocket-6x6")
-
-
 def test_it_is_the_policy_that_a_run_takes_unless_told_otherwise():
     config = vpo.TrainConfig.preset("demo", task="calls", problem=3)
     assert config.base_model == "pocket-calls" and config.single
     assert config.task_options == {"problem": 3}
     with pytest.raises(ValueError, match="m = 6: this policy writes 1 to 5 answers"):
         vpo.TrainConfig.preset("demo", task="calls", m=6)
+    with pytest.raises(ValueError, match="made for task 'maze', not for 'calls'"):
+        vpo.TrainConfig.preset("demo", task="calls", model="pocket-6x6")
     with pytest.raises(ValueError, match="no shipped policy reads task 'calls'; name a model"):
         vpo.TrainConfig.preset("demo", task="calls", mode="faithful")
 

@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 
-import vpo_lite as vpo
-from vpo_lite.cli import main
 from vpo_lite.hedging import best_sets
 from vpo_lite.pocket.chains import ChainsRecipe, demonstrate
 from vpo_lite.pocket.demonstrations import Demonstrations
@@ -15,8 +13,6 @@ from vpo_lite.policy import shipped
 from vpo_lite.tasks.ambiguous_chains import NAMES, IndependentChains, Puzzle, consistent
 from vpo_lite.training.answers import read_answers
 
-TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
-HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
 X = Puzzle(
     (("Edda",), ("Jade", "Ember"), ("Elsby", "Corham"), ("Holm",), ("Eiskamm", "Joch")),
     0.8,
@@ -88,21 +84,6 @@ def test_the_figures_by_hand():
         "coverage": pytest.approx((1 + 0.8) / 2),
         "solved": 1 / 2,
     }
-
-
-@pytest.mark.slow
-def test_pretrain_makes_a_policy_for_chains_that_can_be_trained(tmp_path, capsys, monkeypatch):
-    from vpo_lite.pocket import pretrain
-
-    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
-    out = tmp_path / "p"
-    assert main(["pretrain", "--task", "chains", "--out", str(out), *TINY, *HERE]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 3
-    assert "--updates 2" in (out / "README.md").read_text()
-    small = dict(task="chains", model=str(out), steps=1, prompts=2, group_size=3, threads=1)
-    for mode in ("independent", "spreading"):
-        (record,) = vpo.train(vpo.TrainConfig.preset("demo", mode=mode, **small))
-        assert {group.rewards.shape for group in record.groups} == {(3, 3, 5)}
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """How a pocket policy for questions is made: its words and their parts, and what it is shown."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 
 import vpo_lite as vpo
-from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.hops import HopsRecipe, demonstrate, parts_of
 from vpo_lite.pocket.pretrain import new_model
@@ -18,8 +16,6 @@ from vpo_lite.tasks.hop_chains import Fact, HopQuestion
 from vpo_lite.tasks.hop_facts import HopFacts
 from vpo_lite.training.answers import read_answers
 
-TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
-HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
 TASK = HopFacts()
 
 
@@ -121,22 +117,3 @@ def test_the_figures_by_hand():
         "distinct": 2 / 3,
         "coverage": pytest.approx((1 + half + least) / 3),
     }
-
-
-@pytest.mark.slow
-def test_pretrain_makes_a_policy_for_questions_that_can_be_trained(tmp_path, capsys, monkeypatch):
-    from vpo_lite.pocket import pretrain
-
-    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
-    out = tmp_path / "p"
-    assert main(["pretrain", "--task", "hops", "--out", str(out), *TINY, *HERE]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"3 steps", "4 steps"}
-    assert json.loads((out / "pretrain.json").read_text())["task"] == "hops"
-    assert "--updates 2" in (out / "README.md").read_text()
-    config = vpo.TrainConfig.preset(
-        "demo", task="hops", model=str(out), steps=1, prompts=4, group_size=3, threads=1
-    )
-    (record,) = vpo.train(config)
-    assert {group.rewards.shape[-1] for group in record.groups} == {4}
-    with pytest.raises(ValueError, match="made for task 'hops', not for 'programs'"):
-        vpo.TrainConfig.preset("demo", task="programs", model=str(out))

@@ -1,26 +1,20 @@
 """How a pocket policy for programs is made: what it is shown, and what is measured of it."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import vpo_lite as vpo
-from vpo_lite.cli import main
 from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.maze import MazeRecipe
-from vpo_lite.pocket.pretrain import check_folder, pretrain
+from vpo_lite.pocket.pretrain import pretrain
 from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate
 from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.policy import shipped
 from vpo_lite.tasks.program_rules import Examples
 from vpo_lite.tasks.programs import PROGRAMS, ProgramsTask
 from vpo_lite.training.answers import read_answers
-
-TINY = ["--updates", "2", "--batch", "2", "--width", "16", "--layers", "1", "--heads", "2"]
-HERE = ["--mlp", "16", "--workers", "0", "--device", "cpu"]
 
 
 def test_there_is_a_recipe_for_each_task_that_has_a_policy():
@@ -118,27 +112,3 @@ def test_a_rate_that_would_be_zero_later_is_that_of_a_longer_run(tmp_path):
         assert torch.equal(state[f"p.{name}"], tensor), name
     with pytest.raises(ValueError, match=r"lr_updates = 8, updates = 9: .* raise lr_updates"):
         ProgramsRecipe(updates=9, lr_updates=8)
-
-
-@pytest.mark.slow
-def test_pretrain_makes_a_policy_for_programs_that_can_be_trained(tmp_path, capsys, monkeypatch):
-    from vpo_lite.pocket import pretrain
-
-    monkeypatch.setattr(pretrain, "HELD_OUT", range(3))
-    out = tmp_path / "p"
-    assert main(["pretrain", "--task", "programs", "--out", str(out), *TINY, *HERE]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert set(figures) == {"three rules", "two rules", "one rule"}
-    assert json.loads((out / "pretrain.json").read_text())["task"] == "programs"
-    assert "--updates 2" in (out / "README.md").read_text()
-    config = vpo.TrainConfig.preset(
-        "demo", task="programs", model=str(out), steps=1, prompts=4, group_size=3, threads=1
-    )
-    (record,) = vpo.train(config)
-    assert {group.rewards.shape[-1] for group in record.groups} <= {5, 6, 7, 8}
-    with pytest.raises(ValueError, match="task = 'programs' there, 'maze' now"):
-        check_folder(MazeRecipe(), out)
-    refused = ["pretrain", "--task", "programs", "--layout", "lite-6x6", "--out", str(out)]
-    assert main(refused) == 2
-    assert main(["pretrain", "--task", "chess", "--out", str(out)]) == 2
-    assert "'chess': has no recipe" in capsys.readouterr().err
