@@ -1,6 +1,6 @@
 # make lab      set up .venv once, then JupyterLab on the first notebook
 # make test     set up once, then format, lint, and all tests but the long ones (what CI runs)
-# make test-all the same, with the long ones and those of quantised models: before a release
+# make test-all the same, with the long ones and those of quantised models and OpenEvolve: before a release
 # make quick    the short tests, without tests/attack, for your own loop (under 2 minutes on two cores)
 # make lint     format and lint checks alone; make format: format the code
 # make bench    benchmarks and large test sets; results in tests/benchmarks/results
@@ -49,17 +49,24 @@ lab: .venv/lab-installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps --target $@.new bitsandbytes
 	@rm -rf $@ && mv $@.new $@
 
+# As veRL, apart from .venv: it brings openai and flask.
+.venv/openevolve: .venv/test-installed
+	@rm -rf $@.new
+	$(BIN)/python -m pip install --quiet -c constraints.txt --target $@.new openevolve
+	@rm -rf $@ && mv $@.new $@
+
 # Bytecode is written also where the environment says not to: hundreds of processes read it. The
 # browser tests stand in few files: to read the others, too, would take each process 8 s more.
 test: LONG := and not long
 test-all: LONG :=
 test test-all quick: export PYTHONDONTWRITEBYTECODE =
-test-all: .venv/quantized
+test-all: .venv/quantized .venv/openevolve
 test test-all: lint
 	@$(BIN)/python tests/browser_setup.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser $(LONG)" -n $(TESTERS) --dist worksteal
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $$(grep -rlw browser --include='test_*.py' tests) -m "browser $(LONG)" -n auto --maxprocesses 2 --dist loadscope --no-loadscope-reorder
 	$(if $(LONG),,PYTHONPATH=.venv/quantized $(BIN)/python -m pytest -q tests/test_models.py tests/test_gpu_check.py -k quantised_base)
+	$(if $(LONG),,OMP_NUM_THREADS=1 PYTHONPATH=.venv/openevolve $(BIN)/python -m pytest -q tests/test_openevolve.py)
 
 quick: .venv/test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not long and not browser" --ignore=tests/attack -q -n auto --dist worksteal
