@@ -1067,3 +1067,45 @@ def test_an_answer_that_comes_again_is_scored_once_and_counts_each_time():
     (trace,) = evolve(policy, task, [1], m=3, calls=4, seed=0, tries=0)
     assert trace.candidates == [3, 6, 9, 12]
     assert [row for (row,) in task.asked if row] == [["0.1 0.9", "0.9 0.1"]]
+
+
+def test_a_search_ends_when_its_tokens_or_candidates_are_spent():
+    task = Unreached()
+    how = dict(m=2, calls=9, seed=0, fresh=1)
+
+    def searched(**budget):
+        policy = in_words("0 0", "0 1")  # 8 tokens and 2 candidates a call
+        (trace,) = evolve(policy, task, [1], **how, **budget)
+        return trace.spent, policy.calls
+
+    assert searched() == (Spent(9, 72, 18), 9)
+    assert searched(max_tokens=24) == (Spent(3, 24, 6), 3)
+    assert searched(max_tokens=25) == (Spent(4, 32, 8), 4)  # the last call goes beyond
+    assert searched(max_candidates=5) == (Spent(3, 24, 6), 3)
+    assert searched(max_tokens=24, max_candidates=3) == (Spent(2, 16, 4), 2)
+    for name in ("max_tokens", "max_candidates"):
+        with pytest.raises(ValueError, match=f"{name} = 0: expected a whole number"):
+            searched(**{name: 0})
+    with pytest.raises(ValueError, match="max_tokens = 9: without a policy no token is sampled"):
+        evolve(None, task, [1], m=1, calls=1, seed=0, max_tokens=9)
+
+
+class Unreached(Task):
+    """Answers are two numbers, their rewards; no target is known."""
+
+    name, tag = "unreached", "answer"
+
+    def instance(self, seed):
+        return seed
+
+    def objectives(self, instance):
+        return ("a", "b")
+
+    def prompt(self, instance, m, **_):
+        return Prompt.words("Write.")
+
+    def vector(self, instance, answer):
+        return [float(part) for part in answer.split()]
+
+    def target(self, instance, weights):
+        return np.inf

@@ -47,6 +47,8 @@ def evolve(
     archive: Callable[[np.ndarray], Archive] = Archive,
     temperature: float = 1.0,
     max_new_tokens: int | None = None,
+    max_tokens: int | None = None,
+    max_candidates: int | None = None,
     show_weights: bool = False,
     traces: list | None = None,
     tell: Callable[[int, int], object] | None = None,
@@ -79,6 +81,9 @@ def evolve(
     - archive: from the weights (d,) to an empty archive, such as ``partial(Archive, bins=5)``
     - temperature: as in :meth:`Policy.sample`
     - max_new_tokens: of a rollout; None: what m answers may need, as in training
+    - max_tokens, max_candidates: budgets of each problem, in sampled tokens and in candidates. Once
+      one is spent no call begins on this problem, so its last call may go beyond. `Trace.spent`
+      says how much was spent. None: no limit but calls
     - show_weights: whether prompts show the weights of the search, scaled to sum 1. A policy of a
       method such as ``goal_conditioned`` needs them, and no weight may then be below 0
     - traces: an empty list that gets the traces before the first call. After Ctrl-C or an error of
@@ -99,8 +104,15 @@ def evolve(
     if not is_whole(tries) or tries < 0:
         raise ValueError(f"tries = {shown(tries)}: expected a whole number of at least 0")
     seed = check_seed(seed)
-    if max_new_tokens is not None:
-        check_whole(max_new_tokens, "max_new_tokens")
+    budgets = {"max_tokens": max_tokens, "max_candidates": max_candidates}
+    for name, most in {"max_new_tokens": max_new_tokens, **budgets}.items():
+        if most is not None:
+            check_whole(most, name)
+    if policy is None and max_tokens is not None:
+        raise ValueError(
+            f"max_tokens = {shown(max_tokens)}: without a policy no token is sampled; give "
+            "max_candidates"
+        )
     if traces is not None and traces != []:
         raise ValueError(f"traces = {shown(traces)}: expected an empty list")
     if not callable(archive):
@@ -131,7 +143,7 @@ def evolve(
     if tell is not None:
         tell(0, calls)
     for call in range(1, calls + 1):
-        active = [search for search in searches if search.trace.solved_at is None]
+        active = [search for search in searches if search.goes_on(max_tokens, max_candidates)]
         if not active:
             break
         for search in active:

@@ -54,6 +54,7 @@ class Trace:
     - answer: the best one, valid or not; None before there is any
     - solved_at: the :class:`Spent` when the target was reached; None where it was not. The search
       ends with that call, so the lists may be shorter than ``calls``.
+    - spent: the :class:`Spent` of the whole search
     - archive
     """
 
@@ -67,6 +68,11 @@ class Trace:
     cells: list[int] = field(default_factory=list)
     answer: str | None = None
     solved_at: Spent | None = None
+
+    @property
+    def spent(self) -> Spent:
+        last = [spent[-1] if spent else 0 for spent in (self.tokens, self.candidates)]
+        return Spent(len(self.tokens), *last)
 
 
 def _beyond(vector: np.ndarray, weights: np.ndarray) -> bool:
@@ -119,6 +125,12 @@ class Search:
         self.pairs: list[tuple[float, float, Elite, Elite]] = []  # a heap
 
     # --- where a call begins ----------------------------------------------------------------------
+
+    def goes_on(self, tokens: int | None, candidates: int | None) -> bool:
+        """Whether a call may begin: neither solved, nor so many tokens or candidates spent."""
+        budgets = ((self.tokens, tokens), (self.candidates, candidates))
+        left = all(most is None or spent < most for spent, most in budgets)
+        return self.trace.solved_at is None and left
 
     def prefix(self, pocket: dict, fresh: float) -> str:
         """The opening tag of a parent and some of its words; empty to begin anew."""
