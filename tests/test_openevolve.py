@@ -114,6 +114,22 @@ def test_before_there_is_an_answer_every_policy_begins_anew(prompt, monkeypatch)
     assert begun == [[""]]
 
 
+def test_a_limit_of_tokens_holds_for_each_rollout(tmp_path, monkeypatch):
+    widths = []
+
+    def spied(policy, task, instances, m, uniforms, **how):
+        widths.append(uniforms.shape)
+        return sample_answers(policy, task, instances, m, uniforms, **how)
+
+    monkeypatch.setattr("vpo_lite.search.openevolve.sample_answers", spied)
+    client = PolicyClient("pocket-programs", "programs", "{}", 1, 2, 0, max_new_tokens=3)
+    asyncio.run(client.generate("no program"))
+    assert widths == [(1, 1, 3)] and client.last_usage == {"completion_tokens": 3}
+    how = dict(m=1, iterations=1, seed=0, folder=tmp_path / "run", max_new_tokens=0)
+    with pytest.raises(ValueError, match="max_new_tokens = 0: expected a whole number"):
+        run_stock("pocket-programs", "programs", 1, **how)
+
+
 @pytest.fixture(scope="module")
 def openevolve():
     return pytest.importorskip("openevolve")

@@ -105,8 +105,7 @@ class Islands(Archive):
     def add(self, answer: str, rewards) -> Elite | None:
         middles = (np.array(self.cell(rewards)) + 0.5) / self.bins
         rewards = np.array(rewards, dtype=float)
-        elite = Elite(answer, rewards, float(self.weights @ rewards))
-        self._known[answer] = elite
+        elite = self._known[answer] = Elite(answer, rewards, float(self.weights @ rewards))
         self._added += 1
         features = dict(zip(_features(len(rewards)), middles.tolist(), strict=True))
         program = _openevolve("database").Program(
@@ -187,6 +186,7 @@ def run_stock(
     folder,
     options: dict | None = None,
     islands: int = 3,
+    max_new_tokens: int | None = None,
 ):
     """Run OpenEvolve's own program on one problem. Returns its EvolutionResult: ``best_code`` is
     the best answer, ``best_score`` its w* . r; ``metrics`` has ``combined_score``, ``reward_1`` ..
@@ -202,11 +202,13 @@ def run_stock(
     - policy: a name or a folder, as for ``load_policy``
     - task, options, problem: the task's name or class, its options, the seed of the problem
     - folder: for its logs, checkpoints and the best program
+    - max_new_tokens: of a rollout of m answers; None: what they may need
 
     It restores random streams, environment variables, log and signal handlers. Ctrl-C ends it
     early, with what was found. Raises ValueError without OpenEvolve, or for unfit arguments.
     """
-    for name, value in (("m", m), ("iterations", iterations), ("islands", islands)):
+    limit = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
+    for name, value in (dict(m=m, iterations=iterations, islands=islands) | limit).items():
         check_whole(value, name)
     check_seed(seed)
     task, options, folder = task_name(task), dict(options or {}), Path(folder)
@@ -224,7 +226,7 @@ def run_stock(
         if path.exists() and path.read_text("utf-8") != text:
             raise ValueError(f"{path}: is not this search's; name another folder")
         write_atomically(path, text)
-    client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed)
+    client = partial(PolicyClient, policy, task, json.dumps(options), problem, m, seed, **limit)
     model = config.LLMModelConfig(name="policy", init_client=client)
     grid = dict(feature_dimensions=names, feature_bins=dict.fromkeys(names, bins))
     once = dict(parallel_evaluations=1, cascade_evaluation=False, max_retries=0)
@@ -252,12 +254,11 @@ class PolicyClient:
     Settings are those of :func:`run_stock`, the options as JSON.
     """
 
-    def __init__(self, policy, task, options, problem, m, seed, config=None):
+    def __init__(self, policy, task, options, problem, m, seed, config=None, max_new_tokens=None):
         self.model = f"policy {policy}"  # OpenEvolve looks it up
         self.last_usage = None
-        self._settings = policy, task, options, problem, m, seed
-        self._waiting: list[str] = []
-        self._calls, self._loaded = 0, None
+        self._settings = policy, task, options, problem, m, seed, max_new_tokens
+        self._waiting, self._calls, self._loaded = [], 0, None
 
     async def generate(self, prompt: str, **settings) -> str:
         return await self.generate_with_context("", [{"role": "user", "content": prompt}])
@@ -271,14 +272,14 @@ class PolicyClient:
         return f"```text\n{answer}\n```" if answer else ""
 
     def _written(self, parent: str) -> list[str | None]:
-        name, task, options, problem, m, seed = self._settings
+        name, task, options, problem, m, seed, limit = self._settings
         if self._loaded is None:
             made = make_task(task, json.loads(options))
             self._loaded = load_policy(name), made, made.instance(problem)
         policy, task, instance = self._loaded
         key = task.key(instance)
         self._calls += 1
-        limits = token_limits(policy, task, m, [instance])
+        limits = token_limits(policy, task, m, [instance], limit)
         uniforms = draw_uniforms(1, limits, [(seed, "openevolve tokens", self._calls, key)])
         begins = parent in ("", START)  # no answer yet, so nothing that a task can write
         if policy.pocket is None:
