@@ -42,12 +42,14 @@ class AdapterCard(Schema):
     - base: a shipped name, a folder or a hub name, with its revision if one was named
     - fingerprint: of the base's parameters (:func:`fingerprint`); None where it is not known
     - dtype, load_in: how the base was loaded
+    - weight_in_prompt: whether it was trained on prompts that show weights; None: not known
     """
 
     base: Annotated[str, Field(min_length=1)]
     fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     load_in: Literal["8bit", "4bit"] | None = None
+    weight_in_prompt: bool | None = None
 
 
 class _PeftConfig(Schema):

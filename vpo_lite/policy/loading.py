@@ -96,7 +96,7 @@ def load_policy(
                     f"it was trained on other parameters than those of {shown(name)}; name the "
                     "right model as base"
                 )
-            model = load_adapter(loaded.model, folder)
+            model, weight_in_prompt = load_adapter(loaded.model, folder), card.weight_in_prompt
     elif base is not None:
         raise ValueError(f"{shown(name)}: no adapter is there that belongs on {shown(base)}")
     else:
@@ -105,10 +105,10 @@ def load_policy(
         rank, lora_alpha = adapter_numbers(rank, lora_alpha)
         loaded = load_base(name, device, dtype, load_in)
         model = fresh_adapter(loaded.model, rank, lora_alpha, integer(seed, "lora"), target_modules)
+        weight_in_prompt = False
     model.eval()
-    policy = Policy(
-        model, loaded.tokenizer, name, loaded.pocket, dtype, load_in, bool(gradient_checkpointing)
-    )
+    made = bool(gradient_checkpointing), weight_in_prompt
+    policy = Policy(model, loaded.tokenizer, name, loaded.pocket, dtype, load_in, *made)
     _check_forward(policy, folder or name)
     if gradient_checkpointing:
         checkpoint_layers(model)

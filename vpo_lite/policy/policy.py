@@ -35,6 +35,8 @@ class Policy:
       rollout), and what else its task needs. None for a model that is asked in words.
     - dtype, load_in: how the base was asked for; a saved adapter remembers both
     - checkpointing: whether the layers are recomputed in the backward pass
+    - weight_in_prompt: whether it was trained on prompts that show weights; None where the files of
+      its adapter do not say so
     """
 
     model: PeftModel = field(repr=False)  # pages of layers
@@ -44,6 +46,7 @@ class Policy:
     dtype: str = "auto"
     load_in: str | None = None
     checkpointing: bool = False
+    weight_in_prompt: bool | None = False
 
     @functools.cached_property
     def fingerprint(self) -> str | None:
@@ -283,6 +286,7 @@ class Policy:
             fingerprint=self.fingerprint,
             dtype=self.dtype,
             load_in=self.load_in,
+            weight_in_prompt=self.weight_in_prompt,
         )
         return save_adapter(self.model, card, path)
 

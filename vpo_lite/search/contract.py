@@ -1,6 +1,7 @@
 """What a search asks of a task's values, and of a policy: what cannot work is a TaskError."""
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -8,8 +9,14 @@ from ..checks import check_number, check_whole, shown
 from ..messages import is_plain
 from ..policy.policy import Policy
 from ..tasks.base import Task, TaskError
-from ..training.contract import blamed, prompt_of
+from ..training.contract import blamed, prompt_of, w_star_of
 from ..training.rollouts import token_limits
+from .archive import check_preference
+
+UNKNOWN = (
+    "the files of this adapter do not say whether it was trained on prompts that show weights, so "
+    "the search shows none; {cure}"
+)
 
 
 def target_of(task: Task, instance, weights: np.ndarray) -> float:
@@ -46,14 +53,75 @@ def mutation_of(task: Task, instance, answer: str | None, rng: np.random.Generat
     return mutation
 
 
-def limits_of(policy: Policy, task: Task, m: int, instances, limit: int | None) -> list[int]:
+def shows_weights(policy: Policy, cure: str) -> bool:
+    """Whether the policy was trained on prompts that show weights. A warning where nothing says so.
+
+    cure: how the caller can say it
+    """
+    known = getattr(policy, "weight_in_prompt", False)
+    if known is None:
+        warnings.warn(UNKNOWN.format(cure=cure), stacklevel=4)
+    return bool(known)
+
+
+def to_show(weights: np.ndarray) -> np.ndarray:
+    """The weights as training shows them in a prompt: none below 0, scaled to sum 1."""
+    if weights.min() < 0:
+        raise ValueError(
+            f"weights = {shown(weights.tolist())}: with show_weights none may be below 0, since "
+            "training shows none"
+        )
+    return weights / weights.sum()
+
+
+def check_count(weights: Sequence, instances: Sequence) -> None:
+    """ValueError unless there is one array of weights for each problem."""
+    count = len(weights) if hasattr(weights, "__len__") else None
+    if count != len(instances):
+        got = f" = {shown(weights)}" if count is None else f" holds {count} arrays"
+        raise ValueError(f"weights{got}: expected {len(instances)} arrays, one for each problem")
+
+
+def prompt_weights(policy: Policy, task: Task, instances: Sequence, weights) -> list:
+    """What the prompt of each problem shows: the weights given, or w* where the policy was trained
+    on prompts that show weights; else None.
+    """
+    if weights is None and not shows_weights(policy, "give weights if it was"):
+        return [None] * len(instances)
+    stars = [w_star_of(task, x) for x in instances]
+    weights = stars if weights is None else weights
+    check_count(weights, instances)
+    checked = [check_preference(w) for w in weights]
+    for w, star in zip(checked, stars, strict=True):
+        if w.shape != star.shape:
+            raise ValueError(
+                f"weights of shape {w.shape}: expected {star.shape}, one for each objective"
+            )
+    return [to_show(w) for w in checked]
+
+
+def check_tags(policy: Policy, tags: Sequence[str]) -> None:
+    """ValueError where the policy writes one of these closing tags as several tokens."""
+    vocabulary = policy.tokenizer.get_vocab()
+    for tag in tags:
+        if tag not in vocabulary:
+            raise ValueError(
+                f"closing tag {shown(tag)} is not a single token of this policy, so sampling "
+                "cannot stop there; use a pocket policy of this task, or add it to the tokenizer"
+            )
+
+
+def limits_of(
+    policy: Policy, task: Task, m: int, instances, limit: int | None, weights: Sequence
+) -> list[int]:
     """The token limit of one answer to each problem: ``limit``, or what it may need. TaskError
     where the model has too few positions for m of them.
     """
     if limit is not None:
         check_whole(limit, "max_new_tokens")
     limits = token_limits(policy, task, 1, instances, limit)
-    for x, most in zip(instances, limits, strict=True) if policy.most_positions else ():
-        asked = policy.encode(prompt_of(task, x, m, pocket=policy.pocket))
+    rows = zip(instances, weights, limits, strict=True)
+    for x, w, most in rows if policy.most_positions else ():
+        asked = policy.encode(prompt_of(task, x, m, weights=w, pocket=policy.pocket))
         policy.check_room(len(asked), m * most)
     return limits

@@ -22,6 +22,7 @@ from ..training.contract import check_instances, check_policy, check_seed, promp
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
 from ..training.watch import ENOUGH, UNREAD
 from .archive import Archive
+from .contract import check_count, shows_weights, to_show
 from .one_problem import Search, Spent, Trace
 
 __all__ = ["Spent", "Trace", "evolve"]
@@ -49,7 +50,7 @@ def evolve(
     max_new_tokens: int | None = None,
     max_tokens: int | None = None,
     max_candidates: int | None = None,
-    show_weights: bool = False,
+    show_weights: bool | None = None,
     traces: list | None = None,
     tell: Callable[[int, int], object] | None = None,
 ) -> list[Trace]:
@@ -85,7 +86,8 @@ def evolve(
       one is spent no call begins on this problem, so its last call may go beyond. `Trace.spent`
       says how much was spent. None: no limit but calls
     - show_weights: whether prompts show the weights of the search, scaled to sum 1. A policy of a
-      method such as ``goal_conditioned`` needs them, and no weight may then be below 0
+      method such as ``goal_conditioned`` needs them, and no weight may then be below 0. None: as
+      the policy was trained, which its adapter says. A merged model says nothing: give True
     - traces: an empty list that gets the traces before the first call. After Ctrl-C or an error of
       the scorer it holds what was found
     - tell: called first, and after each call, with the number of calls that are done, and of all
@@ -121,12 +123,7 @@ def evolve(
             "such as the class Archive"
         )
     if weights is not None:
-        count = len(weights) if hasattr(weights, "__len__") else None
-        if count != len(instances):
-            got = f" = {shown(weights)}" if count is None else f" holds {count} arrays"
-            raise ValueError(
-                f"weights{got}: expected {len(instances)} arrays, one for each problem"
-            )
+        check_count(weights, instances)
     given = [None] * len(instances) if weights is None else weights
     searches = [Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
     found = [] if traces is None else traces
@@ -135,10 +132,12 @@ def evolve(
         warnings.warn(NO_TARGET, stacklevel=2)
     if policy is not None:
         task.check_policy(m, policy.pocket)
+        if show_weights is None:
+            show_weights = shows_weights(policy, "give show_weights=True or False")
         limits = token_limits(policy, task, m, instances, max_new_tokens)
         for search, limit in zip(searches, limits, strict=True):
             search.limit = limit
-            search.shown = _to_show(search.trace.weights) if show_weights else None
+            search.shown = to_show(search.trace.weights) if show_weights else None
     unread = False
     if tell is not None:
         tell(0, calls)
@@ -164,16 +163,6 @@ def evolve(
         if tell is not None:
             tell(call, calls)
     return found
-
-
-def _to_show(weights: np.ndarray) -> np.ndarray:
-    """The weights as training shows them in a prompt."""
-    if weights.min() < 0:
-        raise ValueError(
-            f"weights = {shown(weights.tolist())}: with show_weights none may be below 0, since "
-            "training shows none"
-        )
-    return weights / weights.sum()
 
 
 def _begun(

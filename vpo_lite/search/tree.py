@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..checks import check_alpha, check_whole, shown
+from ..checks import check_alpha, check_whole
 from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
@@ -27,7 +27,7 @@ from ..training.answers import Answers, score_answers
 from ..training.contract import check_instances, check_policy, check_seed, prompt_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
-from .contract import limits_of
+from .contract import check_tags, limits_of, prompt_weights
 
 
 class Probable(NamedTuple):
@@ -56,6 +56,7 @@ def most_probable(
     tokens: int,
     at_once: int = 1,
     max_new_tokens: int | None = None,
+    weights: Sequence | None = None,
 ) -> list[Probable]:
     """The most probable answers to each problem: best-first search over tokens, with m = 1.
 
@@ -70,6 +71,8 @@ def most_probable(
     - at_once: prefixes of one problem that are read together. 1 is strictly best-first. More are
       faster, but the last of them may be read in vain.
     - max_new_tokens: of a completion; None: what one answer may need
+    - weights: P arrays (d,) that the prompts show, scaled to sum 1. None: w* for a policy that was
+      trained on prompts that show weights, else none
 
     A small budget may find no answer. Raises ValueError for numbers below 1, and for too few
     positions of the model.
@@ -86,8 +89,10 @@ def most_probable(
     for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
-    limits = zip(instances, limits_of(policy, task, 1, instances, max_new_tokens), strict=True)
-    searches = [_BestFirst(policy, task, x, answers, tokens, limit) for x, limit in limits]
+    shown = prompt_weights(policy, task, instances, weights)
+    limits = limits_of(policy, task, 1, instances, max_new_tokens, shown)
+    rows = zip(instances, shown, limits, strict=True)
+    searches = [_BestFirst(policy, task, x, w, answers, tokens, limit) for x, w, limit in rows]
     per_pass = max(1, ROWS // at_once)
     while going := [search for search in searches if search.goes_on()]:
         for first in range(0, len(going), per_pass):
@@ -140,10 +145,10 @@ class _BestFirst:
     - complete: a heap of (-logprob, token ids) of completions that are not returned yet
     """
 
-    def __init__(self, policy: Policy, task: Task, instance, answers, tokens, longest: int):
+    def __init__(self, policy: Policy, task: Task, instance, weights, answers, tokens, longest):
         self.task, self.instance, self.longest = task, instance, longest
         self.answers, self.tokens = answers, tokens
-        self.prompt = prompt_of(task, instance, 1, pocket=policy.pocket)
+        self.prompt = prompt_of(task, instance, 1, weights=weights, pocket=policy.pocket)
         self.decode, self.eos_ids = policy.tokenizer.decode, policy.eos_ids
         closing = policy.tokenizer.get_vocab().get(f"</{task.tag}_1>")
         self.ends = sorted(self.eos_ids | ({closing} - {None}))
@@ -247,6 +252,7 @@ def beam(
     seed: int = 0,
     temperature: float = 1.0,
     max_new_tokens: int | None = None,
+    weights: Sequence | None = None,
 ) -> list[Beam]:
     """Beam search over sets of m answers, one answer a step.
 
@@ -258,6 +264,7 @@ def beam(
     - alpha: concentration of the weights in the set reward
     - temperature: divides the logits
     - max_new_tokens: of one answer; None: what it may need
+    - weights: as in :func:`most_probable`
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
     depend on the others in the call. Raises ValueError for m, width or branches below 1, for a
@@ -279,8 +286,9 @@ def beam(
     alpha, seed = check_alpha(alpha), check_seed(seed)
     task.check_policy(m, policy.pocket)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
-    _check_tags(policy, tags)
-    limits = limits_of(policy, task, m, instances, max_new_tokens)
+    check_tags(policy, tags)
+    shown = prompt_weights(policy, task, instances, weights)
+    limits = limits_of(policy, task, m, instances, max_new_tokens, shown)
     beams = [[_Set("", frozenset(), np.empty(0))] for _ in instances]
     seen: list[list[np.ndarray]] = [[] for _ in instances]
     spent = [0] * len(instances)
@@ -297,6 +305,7 @@ def beam(
                 [instances[p] for p, _ in part],
                 m,
                 draw_uniforms(branches, [limits[p] for p, _ in part], keys),
+                weights=[shown[p] for p, _ in part],
                 prefixes=[text for _, text in part],
                 stop=tag,
                 temperature=temperature,
@@ -316,16 +325,6 @@ def beam(
         )
         for p, kept in enumerate(beams)
     ]
-
-
-def _check_tags(policy: Policy, tags: Sequence[str]) -> None:
-    vocabulary = policy.tokenizer.get_vocab()
-    for tag in tags:
-        if tag not in vocabulary:
-            raise ValueError(
-                f"closing tag {shown(tag)} is not a single token of this policy, so sampling "
-                "cannot stop there; use a pocket policy of this task, or add it to the tokenizer"
-            )
 
 
 def _sets(task: Task, group: Answers) -> list[_Set]:

@@ -83,6 +83,7 @@ class Learner:
                 f"most {most:,} are allowed: lower K, or K = inf"
             )
         check_method(self.task, config)
+        self.policy.weight_in_prompt = shown  # a saved policy tells it to a search
         self.checked = asked
 
 
