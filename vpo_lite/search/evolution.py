@@ -185,6 +185,7 @@ def _note(policy: Policy, task: Task, m: int, fresh: float, new: int, search: Se
     prompt = prompt_of(task, search.trace.instance, m, weights=search.shown)
     fits = (note for note in notes if len(policy.encode(noted(prompt, note))) + new <= most)
     found = next(fits, "")
+    search.parents = search.parents[: len(notes) - 1 - notes.index(found)]
     if found != notes[0]:
         warnings.warn(
             f"a prompt with its parents and {new:,} new tokens need more than the model's "
@@ -207,7 +208,7 @@ def _ask(
         for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
             search.asked += m
             search.read += sum(answer is not None for answer in row)
-            search.take(call, row, R, int(spent))
+            search.take(call, row, R, int(spent), sampled=True)
 
 
 def _warn_of_unread(policy: Policy, searches: Sequence[Search]) -> bool:

@@ -39,6 +39,17 @@ class Spent(NamedTuple):
     candidates: int
 
 
+class Found(NamedTuple):
+    """A candidate, its rewards (d,), what was spent when it was found, itself included, and the
+    answers that it was grown or joined from.
+    """
+
+    answer: str
+    rewards: np.ndarray
+    spent: Spent
+    parents: Sequence[str]
+
+
 @dataclass
 class Trace:
     """The search on one problem. Entry c of a list is the state after call c + 1.
@@ -54,6 +65,7 @@ class Trace:
     - answer: the best one, valid or not; None before there is any
     - solved_at: the :class:`Spent` when the target was reached; None where it was not. The search
       ends with that call, so the lists may be shorter than ``calls``.
+    - found: every candidate, a :class:`Found`; :mod:`.found` saves them
     - spent: the :class:`Spent` of the whole search
     - archive
     """
@@ -68,6 +80,7 @@ class Trace:
     cells: list[int] = field(default_factory=list)
     answer: str | None = None
     solved_at: Spent | None = None
+    found: list[Found] = field(default_factory=list)
 
     @property
     def spent(self) -> Spent:
@@ -120,6 +133,8 @@ class Search:
         self.best = float(weights @ worst_of(task, instance))
         self.tokens = self.candidates = 0
         self.assumed = type(task).target is Task.target and front_of(task, instance) is None
+        self.parents: list[str] = []  # of what the policy writes in this call
+        self.origins: dict[str, list[str]] = {}  # the parents of what the task made
         self.known: dict[str, np.ndarray] = {}  # the rewards of every answer that was scored
         self.texts: dict[str, str] = {}
         self.pairs: list[tuple[float, float, Elite, Elite]] = []  # a heap
@@ -135,6 +150,7 @@ class Search:
     def prefix(self, pocket: dict, fresh: float) -> str:
         """The opening tag of a parent and some of its words; empty to begin anew."""
         parents = self._parents(fresh, fit=lambda answer: self._text(answer, pocket))
+        self.parents = [elite.answer for elite in parents[:1]]
         return beginning(self._text(parents[0].answer, pocket), self.rng) if parents else ""
 
     def _parents(self, fresh: float, **asked) -> list[Elite]:
@@ -154,6 +170,7 @@ class Search:
         """
         task, instance = self.task, self.trace.instance
         parents = self._parents(fresh, count=SHOWN)
+        self.parents = [elite.answer for elite in parents]
         known = [(task.write(instance, [e.answer]), e.rewards) for e in parents]
         names = objectives_of(task, instance)
         return [known_answers(names, known[:n]) for n in range(len(known), 0, -1)] + [""]
@@ -165,6 +182,7 @@ class Search:
             parents = self._parents(fresh)
             parent = parents[0].answer if parents else None
             found.append(mutation_of(self.task, self.trace.instance, parent, self.rng))
+            self.origins[found[-1]] = [elite.answer for elite in parents[:1]]
         return found
 
     def combinations(self, most: int) -> list[str]:
@@ -182,15 +200,22 @@ class Search:
             joined = joined_of(self.task, self.trace.instance, first.answer, second.answer)
             new = [a for a in dict.fromkeys(joined) if a not in self.known and a not in found]
             room = most - len(found)
-            found |= dict.fromkeys(new[i] for i in self.rng.permutation(len(new))[:room])
+            made = [new[i] for i in self.rng.permutation(len(new))[:room]]
+            found |= dict.fromkeys(made)
+            self.origins |= {answer: [first.answer, second.answer] for answer in made}
             if len(new) > room:
                 heapq.heappush(self.pairs, pair)
         return list(found)
 
     # --- what it brings ---------------------------------------------------------------------------
 
-    def take(self, call: int, answers: Sequence[str | None], rewards, tokens: int = 0) -> None:
-        """Count scored answers with their rewards (n, d), and keep the valid ones."""
+    def take(
+        self, call: int, answers: Sequence[str | None], rewards, tokens: int = 0, sampled=False
+    ) -> None:
+        """Count scored answers with their rewards (n, d), and keep the valid ones.
+
+        sampled: whether the policy wrote them
+        """
         trace, task = self.trace, self.task
         self.tokens += tokens
         valid = flags_of(task, "valid", trace.instance, rewards)
@@ -198,13 +223,16 @@ class Search:
             if answer is None:
                 continue
             self.candidates += 1
+            spent = Spent(call, self.tokens, self.candidates)
+            parents = self.parents if sampled else self.origins[answer]
+            trace.found.append(Found(answer, vector, spent, parents))
             if self.assumed and _beyond(vector, trace.weights):
                 trace.target = np.inf
             score = float(trace.weights @ vector)
             if trace.answer is None or score > self.best:
                 self.best, trace.answer = score, answer
             if score >= trace.target - NEAR and trace.solved_at is None:
-                trace.solved_at = Spent(call, self.tokens, self.candidates)
+                trace.solved_at = spent
             if counts:
                 self._keep(answer, vector)
 
