@@ -295,8 +295,7 @@ class PolicyClient:
 
 def _note(task, instance, parent: str) -> str:
     """The parent with its rewards, for a model that is asked in words; empty if it has none."""
-    rewards = _rewards(task, instance, parent)
-    if rewards is None:
+    if (rewards := _rewards(task, instance, parent)) is None:
         return ""
     return known_answers(objectives_of(task, instance), [(task.write(instance, [parent]), rewards)])
 
