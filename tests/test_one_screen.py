@@ -245,13 +245,13 @@ def check(page, boards, sizes=SIZES, large=False):
 
 
 def large_out_of_sight(drawn):
-    """With large letters: the whole maze, and most of what its routes earn beside it."""
-    (board,), answers, bottom = drawn["boards"], drawn["plots"]["answers"], drawn["view"][3]
+    """With large letters: the whole maze, and beside it most of the curve that training moves."""
+    (board,), coverage, bottom = drawn["boards"], drawn["plots"]["coverage"], drawn["view"][3]
     maze = board[2] - board[0]  # as high as wide, and its title above
     if board[1] + maze > bottom:
         yield f"{board[1] + maze - bottom:.0f} pixels of the maze are not in sight"
-    if bottom - answers[1] < 0.7 * (answers[3] - answers[1]):
-        yield "most of the answers is not in sight"
+    if bottom - coverage[1] < 0.7 * (coverage[3] - coverage[1]):
+        yield "most of the coverage is not in sight"
 
 
 def test_before_training(page):

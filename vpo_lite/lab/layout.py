@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 AXES = {"answers": "", "curve 0": "2", "curve 1": "3", "search": "4"}  # plot -> number of its axes
-ORDER = {  # columns, or fewer -> plots, row by row
+ORDER = {  # columns -> plots, row by row
+    # Only the first is in sight beside a board with large letters: the one that training moves.
+    1: ("curve 0", "answers", "simplex", "curve 1", "search"),
     2: ("answers", "curve 0", "simplex", "curve 1", "search"),
     3: ("answers", "curve 0", "simplex", "search", "curve 1"),
 }
@@ -92,7 +94,7 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
 
 def order(width: int, large: bool, simplex: bool) -> tuple[str, ...]:
     """The plots, row by row."""
-    return tuple(p for p in ORDER[max(2, columns_of(width, large))] if simplex or p != "simplex")
+    return tuple(p for p in ORDER[columns_of(width, large)] if simplex or p != "simplex")
 
 
 def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str]) -> dict:
