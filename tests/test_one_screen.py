@@ -276,6 +276,26 @@ def test_after_training(page, methods):
     check(page, boards=methods, sizes=(SMALL, LARGE), large=methods <= 2)
 
 
+BOARD_AT = """() => { const top = (s) => document.querySelector(s).getBoundingClientRect().top;
+  return top('.vpo-board figure') - top('.vpo-lab'); }"""
+
+
+def test_the_board_stays_where_it_is_when_training_begins_and_ends(page):
+    """Else the eye loses the route that it follows, at each press of Train and Stop."""
+    put(page, "Lab('vpo', prompts=1, group_size=8, steps=100)")
+    measure(page, SMALL)
+    places = [page.page.evaluate(BOARD_AT)]
+    page.page.click("button.vpo-train")
+    page.wait_text(".vpo-status", "step 2")
+    places.append(page.page.evaluate(BOARD_AT))
+    page.page.click("button.vpo-stop")
+    page.page.wait_for_selector(".vpo-look", state="visible")
+    page.wait_text(".vpo-status", "Stopped.")
+    measure(page, SMALL)
+    places.append(page.page.evaluate(BOARD_AT))
+    assert max(places) - min(places) < 1.5, places
+
+
 @pytest.mark.long
 def test_an_earlier_run_stays_as_a_faint_curve(page):
     put(page, TRAINED[1], trained=True)

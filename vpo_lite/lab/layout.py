@@ -34,6 +34,10 @@ CSS = """
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
   content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";
 }
+/* As high as the sliders of time, which take its place: else all below would jump. */
+.vpo-lab .vpo-progress { height: calc(var(--jp-widgets-inline-height) + 4px); flex: none; margin: 0;
+  align-items: center; }
+.vpo-lab .vpo-progress .progress { height: 10px; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }

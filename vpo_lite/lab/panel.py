@@ -45,8 +45,7 @@ class Panel:
         self._told_at = -math.inf  # when the plots were last put in words
         self.controls = Controls(lab, self.act, self.wake)
         self.status, self.words, self.told = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        layout = widgets.Layout(width="auto", height="10px")
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=layout)
+        self.progress = widgets.FloatProgress(min=0, max=1, layout={"width": "auto"})
         self.status.add_class("vpo-status")
         self.words.add_class("vpo-words")
         self.told.add_class("vpo-told")

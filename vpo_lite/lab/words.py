@@ -117,8 +117,9 @@ def status_line(view: View) -> Html:
     if view.restart:
         again = html("That needs a fresh run: <b>Train anew</b> does it.")
         lines.append(html("Changed: {}. {}", view.restart, again))
-    elif view.message:
-        lines.append(view.message)
+    elif view.message:  # beside the state where it fits: a line more would move all below
+        beside = html('<span style="display:inline-block">{}</span>', view.message)
+        lines[0] = joined([lines[0], beside], " · ")
     lines += [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
     if view.error:
         red = html('<span class="vpo-error">{}</span>', view.error)
