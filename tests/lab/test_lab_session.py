@@ -4,6 +4,7 @@ drives.
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -112,6 +113,27 @@ def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
     assert "α 0.25, K ∞" in [
         t for trace in lab.figure().data if trace.name == "marks 0" for t in trace.text
     ]
+
+
+@pytest.mark.slow
+def test_the_status_line_says_what_a_turned_knob_does_at_rest(slow):
+    """Words and triangle may stand below the window, and a method that is chosen trains later."""
+    lab = Lab("vpo", steps=1000).train()
+    assert until(lambda: lab.records)
+    assert lab.stop().join(WAIT) and lab.state == "stopped"
+    lab.change(methods="grpo")
+    assert "Train starts <b>GRPO</b> from step 1" in status_line(lab.view())
+    lab.change(methods="vpo")
+    assert "Train starts" not in status_line(lab.view())
+    replayed = Lab.replay("few_weights/K-1", panel="plain")
+
+    def correlation(K):
+        found = re.search(r"K = (\d+): (0\.\d\d) corr", status_line(replayed.change(K=K).view()))
+        assert int(found[1]) == K
+        return float(found[2])
+
+    assert correlation(2) < correlation(8) < correlation(128)
+    assert "K = ∞: exact scores" in status_line(replayed.change(K="inf").view())
 
 
 @pytest.mark.slow

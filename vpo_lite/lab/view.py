@@ -273,7 +273,7 @@ class View:
         size = min(size, len(self.own.front))
         return target(self.own.front, size, self.judged_at).ceilings
 
-    @property
+    @cached_property
     def agreement(self) -> float | None:
         """How well K weights rank the sets of the step in focus: see `judging.agreement`. None
         where there is no step, or where the method draws no K weights.

@@ -113,6 +113,8 @@ def status_line(view: View) -> Html:
         if view.state == "running":
             left = pace * (view.config.steps - min(done))
             parts.insert(3, f"about {left:.0f} s left ({pace:.1f} s a step)")
+    if any(done) and not view.busy:
+        parts += _at_rest(view)
     lines = [joined(parts, " · ")]
     if view.restart:
         again = html("That needs a fresh run: <b>Train anew</b> does it.")
@@ -125,6 +127,18 @@ def status_line(view: View) -> Html:
         red = html('<span class="vpo-error">{}</span>', view.error)
         lines.append(html("{} (traceback: lab.last_error)", red))
     return joined(lines, html("<br>"))
+
+
+def _at_rest(view: View) -> list[str]:
+    """What a turned knob changes, for the status line: it is in sight where the words are not."""
+    if view.methods != view.active and not view.restart:
+        named = " + ".join(look(method).text for method in view.methods)
+        return [html("Train starts <b>{}</b> from step 1", named)]
+    if view.agreement is None or view.message or len(view.active) > 1:
+        return []
+    if view.config.K == math.inf:
+        return [html("K = ∞: exact scores")]
+    return [f"K = {view.config.K:,}: {view.agreement:.2f} correlation with exact scores"]
 
 
 def cut_off(view: View) -> list[str]:
