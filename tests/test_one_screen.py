@@ -290,7 +290,7 @@ def test_the_board_stays_where_it_is_when_training_begins_and_ends(page):
     places.append(page.page.evaluate(BOARD_AT))
     page.page.click("button.vpo-stop")
     page.page.wait_for_selector(".vpo-look", state="visible")
-    page.wait_text(".vpo-status", "Stopped.")
+    page.wait_text(".vpo-status", "stopped")
     measure(page, SMALL)
     places.append(page.page.evaluate(BOARD_AT))
     assert max(places) - min(places) < 1.5, places

@@ -121,6 +121,7 @@ def test_the_status_line_says_what_a_turned_knob_does_at_rest(slow):
     lab = Lab("vpo", steps=1000).train()
     assert until(lambda: lab.records)
     assert lab.stop().join(WAIT) and lab.state == "stopped"
+    assert status_line(lab.view()).lower().count("stopped") == 1
     lab.change(methods="grpo")
     assert "Train starts <b>GRPO</b> from step 1" in status_line(lab.view())
     lab.change(methods="vpo")

@@ -48,7 +48,7 @@ PATIENCE = 2  # seconds without a word, when Python ends
 ALL_ELSE = "the code or recording sets all else; use change(...) afterwards"
 GO_ON = "Press Go on to continue."  # what Train is called then
 PAUSED = f"Paused. {GO_ON}"
-STOPPED = "Stopped. Train starts again from step 1."
+STOPPED = "Train starts again from step 1."
 
 
 class Watcher(Protocol):
