@@ -38,6 +38,7 @@ CSS = """
 .vpo-lab .vpo-progress { height: calc(var(--jp-widgets-inline-height) + 4px); flex: none; margin: 0;
   align-items: center; }
 .vpo-lab .vpo-progress .progress { height: 10px; }
+.vpo-lab.vpo-large .vpo-aside { display: none; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }

@@ -113,9 +113,9 @@ def status_line(view: View) -> Html:
         if view.state == "running":
             left = pace * (view.config.steps - min(done))
             parts.insert(3, f"about {left:.0f} s left ({pace:.1f} s a step)")
-    if any(done) and not view.busy:
-        parts += _at_rest(view)
     lines = [joined(parts, " · ")]
+    if any(done) and not view.busy:
+        lines[0] = joined([lines[0], _at_rest(view)])
     if view.restart:
         again = html("That needs a fresh run: <b>Train anew</b> does it.")
         lines.append(html("Changed: {}. {}", view.restart, again))
@@ -129,16 +129,18 @@ def status_line(view: View) -> Html:
     return joined(lines, html("<br>"))
 
 
-def _at_rest(view: View) -> list[str]:
+def _at_rest(view: View) -> Html:
     """What a turned knob changes, for the status line: it is in sight where the words are not."""
     if view.methods != view.active and not view.restart:
         named = " + ".join(look(method).text for method in view.methods)
-        return [html("Train starts <b>{}</b> from step 1", named)]
+        return html(" · Train starts <b>{}</b> from step 1", named)
     if view.agreement is None or view.message or len(view.active) > 1:
-        return []
-    if view.config.K == math.inf:
-        return [html("K = ∞: exact scores")]
-    return [f"K = {view.config.K:,}: {view.agreement:.2f} correlation with exact scores"]
+        return html("")
+    K, exact = view.config.K, "K = ∞: exact scores"
+    if K < math.inf:
+        exact = f"K = {K:,}: {view.agreement:.2f} correlation with exact scores"
+    # Large letters have no room for it: it would push the maze out of the window.
+    return html('<span class="vpo-aside"> · {}</span>', exact)
 
 
 def cut_off(view: View) -> list[str]:
