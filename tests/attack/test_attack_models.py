@@ -50,7 +50,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.cli.flags import of_a_file
 from vpo_lite.pocket.maze import MazeRecipe
-from vpo_lite.policy import adapter, base, loading, room, shipped, weights
+from vpo_lite.policy import adapter, base, fresh, loading, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import HFForward
@@ -614,7 +614,7 @@ def test_a_folder_without_models_says_what_is_missing(words, tmp_path):
 
 
 def with_total(monkeypatch, total):
-    for module in (base, loading):
+    for module in (base, fresh):
         monkeypatch.setattr(module, "total_memory", lambda device: total)
 
 
@@ -635,10 +635,10 @@ def test_a_base_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch
 def test_a_fresh_adapter_that_cannot_fit_is_refused_before_it_is_built(words, monkeypatch):
     shape = load_policy(words, device="cpu", rank=3).model
     need = 4 * 4 * sum(p.numel() for n, p in shape.named_parameters() if "lora_" in n)
-    monkeypatch.setattr(loading, "total_memory", lambda device: need)
+    monkeypatch.setattr(fresh, "total_memory", lambda device: need)
     load_policy(words, device="cpu", rank=3)
-    monkeypatch.setattr(loading, "total_memory", lambda device: need - 1)
-    monkeypatch.setattr(loading, "get_peft_model", lambda *_: pytest.fail("it was built"))
+    monkeypatch.setattr(fresh, "total_memory", lambda device: need - 1)
+    monkeypatch.setattr(fresh, "get_peft_model", lambda *_: pytest.fail("it was built"))
     refused(words, r"^rank = 3: the adapter and its optimizer need .* smaller rank$", rank=3)
 
 
