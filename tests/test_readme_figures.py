@@ -84,7 +84,8 @@ def test_what_more_steps_bring():
         found[f"{kind}, 200 steps"]["coverage"]
         for kind in ("vpo", "grpo, 3 x rollouts", "multi_rlvr, repeats paid")
     )
-    told = f"VPO covers {ours:.3f}, GRPO with as many answers {single:.3f}, the paid sum {paid:.3f}"
+    told = f"VPO covers {ours:.3f}, GRPO with as many answers {single:.3f}, "
+    told += f"Multi-RLVR with paid repeats {paid:.3f}"
     assert told in " ".join(OTHER_TASKS.split()), told
 
 

@@ -111,7 +111,7 @@ def test_the_reference_tells_what_the_study_found():
             plain,
             "VPO with preset demo it is ahead on {} and behind on {} ({:.2f}, {:.2f} to {:.2f})",
         ),
-        (slow, plain, "Plain VPO gains {2:.2f} from the preset alone, not significantly."),
+        (slow, plain, "Plain VPO gains {2:.2f} from preset patient, not significantly."),
     ):
         ahead = np.array([one[maze][0] - other[maze][0] for maze in sorted(plain)])
         spread = 2.023 * ahead.std(ddof=1) / np.sqrt(40)  # Student's t with 39 degrees of freedom
