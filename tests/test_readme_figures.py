@@ -356,7 +356,7 @@ def test_a_gpu_computes_what_the_cpu_does():
     ways = [GPU["sampler"][way] for way in ("graph", "eager", "model's own")]
     assert all(way["same_rows"] == 1 for way in [*ways, GPU["compiled"]["compiled"]])
     off = GPU["update"]["gradient_off"]
-    assert row_of("gradient") == [f"off by {short(off)} of its length"]
+    assert row_of("gradient") == [f"off by {short(off)} of its norm"]
     means = [np.mean([*GPU["demo"][where].values()]) for where in ("coverage", "coverage_cpu")]
     assert row_of("preset `demo`") == [
         "coverage {:.3f} after training, {:.3f} on the CPU".format(*means)
