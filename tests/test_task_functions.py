@@ -1082,6 +1082,23 @@ def test_a_report_says_how_often_a_function_had_no_reward(mine, command, capsys)
 
 
 @pytest.mark.slow
+def test_a_report_says_first_how_few_answers_were_read_and_how_many_cut_off(mine, command, capsys):
+    """Random parameters never write three answers in eight tokens; a single answer is any text."""
+    mine([{"prompt": f"Write {i}.", "total": i} for i in range(20)])
+    asked = "report --task functions --data rows.jsonl --model model --max-new-tokens 8"
+    asked += " --device cpu --answers 9 --reward-funcs my_rewards:correct"
+    assert main(asked.split()) == 0
+    first = capsys.readouterr().out.split("\n\n")[0]
+    assert " Only 0% of the answers could be read; the others earned what a missing one" in first
+    assert re.search(r" \d+% of the rollouts were cut off at the token limit: raise --max", first)
+    assert main(f"{asked} --m 1 --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parse_rate"] == 1 and 0.1 < found["truncated_rate"] <= 1
+    assert main(f"{asked} --m 1".split()) == 0
+    assert "could be read" not in capsys.readouterr().out.split("\n\n")[0]
+
+
+@pytest.mark.slow
 def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, capsys):
     """The error comes from a library that the function calls."""
     text = "import json\n\ndef judge(completions, **columns):\n    return json.load(None)\n"

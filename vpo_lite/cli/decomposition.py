@@ -176,6 +176,11 @@ def _of_a_task(options) -> int:
         f"{config.base_model} on task {task.name!r}: {count(answers, 'answer')} to each of "
         f"{count(len(seeds), 'held-out problem')}, seed {config.seed}."
     )
+    form = {
+        "parse_rate": float(np.mean([x.parsed.mean() for x in pools])),
+        "truncated_rate": float(np.mean([x.truncated.mean() for x in pools])),
+    }
+    head += _of_the_form(**form, more=config.max_new_tokens or policy.pocket is None)
     more = [_of_the_front(front)] if front else []
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     odd = {"below_worst_rate": below, "above_front_rate": front and front["above"]}
@@ -187,7 +192,7 @@ def _of_a_task(options) -> int:
     unread = not any(x.parsed.any() for x in pools)
     seen = _seen(task, pools[0], unread if options.show is None else options.show)
     figures = {"task": config.task, "model": config.base_model, "seed": config.seed}
-    figures |= {"true_front": front, "below_worst_rate": below}
+    figures |= {"true_front": front, "below_worst_rate": below} | form
     figures |= {"none": dict(task.reward_functions.nones)} if task.reward_functions else {}
     figures["by_chance"] = by_chance(task, pools[0])
     if figures["by_chance"]:
@@ -246,6 +251,24 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
         "sampled": float(np.mean(sampled)),
         "above": float(np.mean(above)),
     }
+
+
+def _of_the_form(parse_rate: float, truncated_rate: float, more) -> str:
+    """What the reader must know before the figures: how few answers are read, and why.
+
+    more: whether a higher token limit may help: not where it holds a small policy's longest answers
+
+    >>> _of_the_form(0.25, 0.0, True)
+    ' Only 25% of the answers could be read; the others earned what a missing one earns.'
+    """
+    said = ""
+    if parse_rate < 0.5:
+        said = f" Only {parse_rate:.0%} of the answers could be read; the others earned what a "
+        said += "missing one earns."
+    if truncated_rate > 0.1 and more:
+        said += f" {truncated_rate:.0%} of the rollouts were cut off at the token limit: raise "
+        said += "--max-new-tokens."
+    return said
 
 
 def _seen(task, pool, count: int) -> list[str]:
