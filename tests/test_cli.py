@@ -339,6 +339,28 @@ def test_settings_that_the_method_does_not_use_are_said_in_one_line(method, give
     assert capsys.readouterr().err == (line if said else "")
 
 
+IN_VAIN = "vpo-lite: {} nothing in steps of one update: --mini-batches 1, --epochs 1\n"
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ("--dual-clip 3", IN_VAIN.format("--dual-clip does")),
+        ("--clip 0.1 --clip-high 0.3", IN_VAIN.format("--clip, --clip-high do")),
+        ("--clip 0.1 --epochs 2", ""),
+        ("--dual-clip 3 --mini-batches 2", ""),
+        ("--epochs 1", ""),
+    ],
+)
+def test_a_clip_that_does_nothing_is_said(given, said, capsys):
+    """In the first update after sampling, the ratio of new to old probability is 1."""
+    arguments = ["train", *given.split()]
+    settings = vpo.TrainConfig.options()
+    chosen = flags.given_settings(settings, parser(arguments).parse_args(arguments))
+    told.warn_of_unused(vpo.TrainConfig.preset("demo", **chosen), chosen)
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize(
     "given, flags",
     [

@@ -704,8 +704,10 @@ def test_what_differs_between_methods_beside_the_method_is_said(made):
 
 
 def test_as_many_answers_from_a_larger_group_are_not_told_apart(made):
-    """Labels say it within a method; K is no setting of GRPO; alpha is, of its set reward."""
-    ours = made("a", 0.8, K=7)
+    """Labels say it within a method; K is no setting of GRPO; alpha is, of its set reward. In steps
+    of one update no clip does anything.
+    """
+    ours = made("a", 0.8, K=7, clip=0.1)
     many = made("b", 0.7, method="grpo", group_size=48)
     assert compare([ours, many])[1]["unequal"] == {"group_size": 48}
     few = made("c", 0.7, method="grpo", alpha=0.1)

@@ -44,15 +44,20 @@ def state_memory(run, quiet: bool) -> None:
 
 
 def warn_of_unused(config, given) -> None:
-    """Name the given settings that the run's method does not use, in one line.
+    """Name the given settings that the run's method does not use, in one line, and in another the
+    clips of a step that makes one update.
 
     A method of single answers does not use m. That is said only where m differs from set_size: its
     sets would differ in size from those of other methods.
     """
     from ..estimators import METHODS
-    from ..training.method_settings import reads, unused
+    from ..training.method_settings import CLIPS, reads, unused
 
-    names = [name for name in unused(config) if name in given]
+    given_in_vain = [name for name in unused(config) if name in given]
+    if clips := ", ".join(flag_of(name) for name in given_in_vain if name in CLIPS):
+        do = "do" if "," in clips else "does"
+        note(f"{clips} {do} nothing in steps of one update: --mini-batches 1, --epochs 1")
+    names = [name for name in given_in_vain if name not in CLIPS]
     if config.m == config.compared_size and "m" in names:
         names.remove("m")
     flags = [option.flag for option in config.options() if option.name in names]
