@@ -428,12 +428,22 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
     assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
 
 
-@pytest.mark.parametrize("own, said", [(None, ""), (9, f"vpo-lite: {CUT}\n")])
+LEFT_OUT = CUT.replace("(9)", "(9), which --mask-truncated leaves out")
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({}, ""),
+        ({"max_new_tokens": 9}, f"vpo-lite: {CUT}\n"),
+        ({"mask_truncated": True}, f"vpo-lite: {LEFT_OUT}\n"),
+    ],
+)
 def test_the_longest_answers_of_a_small_policy_fit_so_more_tokens_are_not_the_cure(
-    own, said, monkeypatch, capsys
+    settings, said, monkeypatch, capsys
 ):
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
-    config = vpo.TrainConfig(max_new_tokens=own)
+    config = vpo.TrainConfig(**settings)
     learner = SimpleNamespace(policy=SimpleNamespace(pocket={"size": 6}))
     run = SimpleNamespace(config=config, learner=learner)
     told.warn_of_truncation(0.8, run, "in training")

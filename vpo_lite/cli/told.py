@@ -167,12 +167,16 @@ def warn_of_answers(run, start: dict) -> None:
 
 def warn_of_truncation(rate: float, run, when: str) -> None:
     """Warn where over a tenth of the rollouts were cut off. Not where the task's own limit holds
-    the longest answers of a small policy: more tokens would not help.
+    the longest answers of a small policy: more tokens would not help. With mask_truncated always:
+    nothing is learned from them.
     """
-    if rate > 0.1 and (run.config.max_new_tokens or run.learner.policy.pocket is None):
+    masked = run.config.mask_truncated
+    more = run.config.max_new_tokens or run.learner.policy.pocket is None
+    if rate > 0.1 and (more or masked):
         note(
             f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
-            f"({_token_limit(run)}): raise max_new_tokens"
+            f"({_token_limit(run)}){', which --mask-truncated leaves out' * masked}: raise "
+            "max_new_tokens"
         )
 
 
