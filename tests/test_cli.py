@@ -595,6 +595,7 @@ WRONG = {
     "resume with an option of a task": (["--resume", ".", "--data", "x"], "leave out --data: the"),
     "K by another name": (["--K", "infinity"], "'infinity': is no whole number, and not inf"),
     "one by its letter": (["-G", "8"], "did you mean --group-size? (see"),
+    "one by TRL's name": (["--epsilon-high", "0.3"], "did you mean --clip-high? (see"),
     "a value that looks like an option": (["--layout", "-x"], "or --layout=VALUE where"),
     "resume": (["--resume", "."], "no run folder"),
     "resume with more": (["--resume", ".", "--alpha", "2"], "leave out --alpha"),

@@ -1821,6 +1821,8 @@ def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
         ({"lrr": 3}, "unknown setting 'lrr'; did you mean lr?"),
         ({"G": 8}, "unknown setting 'G'; did you mean group_size?"),
         ({"P": 8}, "unknown setting 'P'; did you mean prompts?"),
+        ({"beta": 0.1}, "unknown setting 'beta'; did you mean kl?"),
+        ({"num_generations": 8}, "unknown setting 'num_generations'; did you mean group_size?"),
         ({"maze_sed": 3}, "unknown setting 'maze_sed'; did you mean maze_seed?"),
     ],
 )

@@ -9,8 +9,26 @@ from pathlib import Path
 
 from .checks import shortened, shown
 
-# What the documents write as a letter: the setting, and its flag.
-_OF_LETTERS = {"G": ("group_size", "--group-size"), "P": ("prompts", "--prompts")}
+_OF_LETTERS = {"G": "group_size", "P": "prompts"}  # as the documents write them
+OF_TRL = {  # fields of TRL's GRPOConfig whose setting here has another name
+    "max_steps": "steps",
+    "num_generations": "group_size",
+    "generation_batch_size": "prompts",
+    "per_device_train_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "micro_batch",
+    "max_completion_length": "max_new_tokens",
+    "learning_rate": "lr",
+    "beta": "kl",
+    "epsilon": "clip",
+    "epsilon_high": "clip_high",
+    "delta": "dual_clip",
+    "mask_truncated_completions": "mask_truncated",
+    "entropy_coef": "entropy",
+    "loss_type": "aggregation",
+    "num_iterations": "epochs",
+    "save_steps": "save_every",
+    "use_cpu": "device",
+}
 LONGEST = 900  # characters of a message
 WINDOWS = os.name == "nt"
 
@@ -20,16 +38,17 @@ def did_you_mean(unknown: Iterable[str], names: Iterable[str]) -> str:
 
     >>> did_you_mean(["lrr", "zzz"], ["lr", "rank"]), did_you_mean(["zzz"], ["lr", "rank"])
     ('; did you mean lr?', '')
-    >>> did_you_mean(["--G"], ["--group-size"])
-    '; did you mean --group-size?'
+    >>> did_you_mean(["--G"], ["--group-size"]), did_you_mean(["beta"], ["eta", "kl"])
+    ('; did you mean --group-size?', '; did you mean kl?')
     >>> did_you_mean(["VPO"], ["grpo", "vpo"])
     '; did you mean vpo?'
     """
     names, near = list(names), []
     for name in unknown:
-        spelled = [n for n in _OF_LETTERS.get(name.lstrip("-"), ()) if n in names]
+        plain = name.lstrip("-").replace("-", "_")
+        ours = (_OF_LETTERS | OF_TRL).get(plain)
         near += (
-            spelled
+            [n for n in names if ours and n.lstrip("-").replace("-", "_") == ours]
             or get_close_matches(name, names, 1, 0.7)
             or [n for n in names if n.casefold() == name.casefold()]
         )

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from ..checks import shown
+from ..messages import OF_TRL
 from ..training.config import TrainConfig
 
 REFUSED = {  # options of GRPOConfig with which a run would fail after its first measurement, or lie
@@ -42,24 +43,6 @@ SAMPLING = {  # keys of TRL's generation_kwargs that the run's own settings deci
     "eos_token_id": "model",
 }
 PLAIN = {bool, int, float, str, dict, list, type(None)}  # kinds of options that JSON tells apart
-DECIDED_BY = {  # fields of GRPOConfig whose setting here has another name
-    "max_steps": "steps",
-    "num_generations": "group_size",
-    "generation_batch_size": "prompts",
-    "per_device_train_batch_size": "micro_batch",
-    "gradient_accumulation_steps": "micro_batch",
-    "max_completion_length": "max_new_tokens",
-    "learning_rate": "lr",
-    "beta": "kl",
-    "epsilon": "clip",
-    "epsilon_high": "clip_high",
-    "delta": "dual_clip",
-    "mask_truncated_completions": "mask_truncated",
-    "entropy_coef": "entropy",
-    "loss_type": "aggregation",
-    "save_steps": "save_every",
-    "use_cpu": "device",
-}
 
 
 def check_options(options: Mapping[str, Any], ours: Collection[str]) -> None:
@@ -77,7 +60,7 @@ def _check_option(name: str, value, known: dict, ours: Collection[str]) -> None:
     if name not in known:
         raise ValueError(f"engine option {shown(name)}: GRPOConfig of TRL has no such field")
     if name in ours or name in ("steps_per_generation", "generation_batch_size"):
-        _decided(name, DECIDED_BY.get(name, name))
+        _decided(name, OF_TRL.get(name, name))
     if name in REFUSED:
         raise ValueError(f"engine option {name}: {REFUSED[name]}; leave it out")
     if not _fits(value, known[name]):
