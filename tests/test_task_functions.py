@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import pickle
 import re
 import sys
@@ -520,6 +521,9 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs="correct"), "reward_funcs = 'correct': expected package.module:fun"),
         (dict(reward_funcs="my_rewards:number"), "3 is no function"),
         (dict(reward_funcs=[len]), "<built-in function len>]: must be a text, package.module:name"),
+        (dict(reward_funcs=[len, math.hypot]), "; write 'builtins:len,math:hypot'$"),
+        (dict(reward_funcs=[lambda completions: 1]), "package.module:name$"),
+        (dict(reward_weights=[2, 1]), "must be a text; write '2,1'$"),
         (dict(reward_funcs="my_rewards:later"), "later is asynchronous"),
         (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),

@@ -113,7 +113,8 @@ class Option:
             return f"{self.expected}, and below 2^63 in size"
         if self.type is str and isinstance(value, str):
             return f"{self.expected} without NUL and lone surrogates"
-        return self.expected
+        text = _as_text(value) if self.type is str else ""
+        return self.expected + (f"; write {text!r}" if text else "")
 
     def _is_of_type(self, value) -> bool:
         if isinstance(value, bool) or self.type is bool:
@@ -165,6 +166,22 @@ class Option:
             why = f"more than {MOST_TEXT:,} characters" if len(text) > MOST_TEXT else "a NUL byte"
             raise ValueError(f"{self.flag} {shown(path)}: cannot be read as text (it holds {why})")
         return text
+
+
+def _as_text(value) -> str:
+    """How a text names this: a list with commas, a function by its module; "" where it cannot.
+
+    >>> _as_text(["q_proj", "v_proj"]), _as_text([2, 1]), _as_text(math.hypot), _as_text(3)
+    ('q_proj,v_proj', '2,1', 'math:hypot', '')
+    """
+    if callable(value):
+        name = getattr(value, "__qualname__", "<>")
+        return "" if "<" in name else f"{getattr(value, '__module__', '')}:{name}"
+    if not isinstance(value, list | tuple):
+        return ""
+    plain = (str, int, float)
+    parts = [f"{x}" if isinstance(x, plain) else callable(x) and _as_text(x) for x in value]
+    return ",".join(parts) if all(parts) else ""
 
 
 _TRUTH = {"True": True, "False": False}
