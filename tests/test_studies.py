@@ -1,6 +1,7 @@
 """Studies: declared in one file, run one by one, resumed, shared, and read back."""
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -112,6 +113,18 @@ def test_settings_vary_over_all_combinations(tmp_path):
     found = [kinds[k].settings for k in kinds if k.startswith("a-")]
     assert {(s["alpha"], s["m"]) for s in found} == {(a, m) for a in (0.5, 2) for m in (1, 2, 3)}
     assert kinds["a-alpha2-m3"].label == "A, alpha = 2, m = 3"
+
+
+def test_k_may_be_the_infinity_of_toml(tmp_path):
+    """TOML writes it as inf. A file of a run is JSON, which has none."""
+    file = tmp_path / "exact.toml"
+    kind = '[kinds.{0}]\nlabel = "{0}"\nsettings = {{method = "vpo", K = {1}}}\n'
+    file.write_text(SMALL + kind.format("A", "inf") + kind.format("B", '"inf"'))
+    study = declaration.read(file)
+    assert [study.job(name, 1e-3, 0).config.K for name in "AB"] == [math.inf, math.inf]
+    file.write_text(SMALL + kind.format("A", "-inf"))
+    with pytest.raises(ValueError, match=r"K should be .* a finite number or a text, not -inf"):
+        declaration.read(file)
 
 
 def test_a_study_like_another_replaces_what_it_states(tmp_path):

@@ -325,18 +325,18 @@ def read(name) -> Study:
     if path.suffix == ".toml" and not path.is_file():
         raise ValueError(f"study {shown(str(name))}: there is no such file")
     if path.suffix != ".toml":
-        raise ValueError(
-            f"study {shown(str(name))}: there is {', '.join(names())}, or a file NAME.toml"
-        )
+        there = ", ".join(names())
+        raise ValueError(f"study {shown(str(name))}: there is {there}, or a file NAME.toml")
     return Study(path.stem, check(_stated(path), Declaration, str(path)))
 
 
 def _stated(path: Path) -> dict:
     """What a file says, after what the study says that it is like."""
+    text = read_bytes(path)
     try:
-        stated = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
-    except DamagedError:
-        raise
+        stated = tomllib.loads(  # K = inf as JSON holds it, by its name
+            text.decode("utf-8-sig"), parse_float=lambda x: x if x == "inf" else float(x)
+        )
     except (ValueError, RecursionError) as error:  # also a number of very many digits
         raise DamagedError(f"{path}: no TOML ({shortened(str(error), 200)})") from error
     like = stated.pop("like", None)
