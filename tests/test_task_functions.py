@@ -510,6 +510,7 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
     [
         (dict(reward_funcs=None), "data without reward_funcs"),
         (dict(reward_funcs="my_rewards:absent"), "module my_rewards has no 'absent'"),
+        (dict(reward_funcs="my_rewards:corect"), r"has no 'corect'; did you mean correct\?$"),
         (dict(reward_funcs="absent:f"), "'absent.py' lies"),
         (dict(reward_funcs="pack/absent:f"), "in the folder of absent.py, and name it as absent:"),
         (dict(reward_funcs="/a/b.py:f"), "start in the folder of b.py, and name it as b:Name"),

@@ -41,7 +41,8 @@ def attribute(name: str, what: str) -> Any:
             failed = f"cannot be looked up ({raised(error)})"
             raise ValueError(f"{what} {shown(name)}: {failed}") from error
         if not there:
-            cure = f"module {module_name} has no {shown(path)}"
+            near = did_you_mean([part], [n for n in dir(found) if not n.startswith("_")])
+            cure = f"module {module_name} has no {shown(path)}{near}"
             own, file = f"{module_name}.py", getattr(sys.modules[module_name], "__file__", None)
             if os.path.exists(own) and not (file and os.path.samefile(file, own)):
                 cure = f"module {module_name} is {file or 'built in'}; rename your {own}"
