@@ -36,6 +36,15 @@ def test_trains_the_policy_and_equals_the_plain_loop():
 
 
 @pytest.mark.slow
+def test_a_run_that_failed_before_its_first_step_says_where_to_look():
+    lab = Lab(steps=1, target_modules="qproj", **SMALL)
+    lab.train()
+    assert lab.join(WAIT) and lab.state == "failed" and "'qproj'" in lab.last_error
+    with pytest.raises(ValueError, match="vpo: no step has ended; if it failed, see last_error"):
+        _ = lab.runs["vpo"].record
+
+
+@pytest.mark.slow
 def test_paused_run_goes_on_as_if_it_had_never_paused():
     whole, parts = Lab(steps=3, **SMALL), Lab(steps=3, **SMALL)
     whole.train()

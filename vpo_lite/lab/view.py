@@ -121,7 +121,9 @@ class Run:
 
     @property
     def record(self) -> StepRecord:
-        """The last step's."""
+        """The last step's. ValueError before the first one, also of a run that failed."""
+        if not self.records:
+            raise ValueError(f"{self.method}: no step has ended; if it failed, see last_error")
         return self.records[-1]
 
     @property
