@@ -113,6 +113,8 @@ class Option:
             return f"{self.expected}, and below 2^63 in size"
         if self.type is str and isinstance(value, str):
             return f"{self.expected} without NUL and lone surrogates"
+        if self.path and isinstance(value, list | tuple):
+            return "the path of a file: write these rows into one, as JSON, a row in each line"
         text = _as_text(value) if self.type is str else ""
         return self.expected + (f"; write {text!r}" if text else "")
 

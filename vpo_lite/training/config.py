@@ -119,7 +119,10 @@ class TrainConfig:
     )
     weight_decay: float = setting(0.0, "weight decay of AdamW", least=0, most=1)
     max_grad_norm: float = setting(
-        1.0, "gradients are scaled down to this norm where theirs is larger", above=0, most=1e6
+        1.0,
+        "gradients are scaled down to this norm where theirs is larger; 1e6: never",
+        above=0,
+        most=1e6,
     )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
     lora_alpha: int = setting(32, "LoRA's output is multiplied by N / rank", least=1, most=10**6)
