@@ -525,7 +525,10 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
         (dict(reward_funcs=[len, math.hypot]), "; write 'builtins:len,math:hypot'$"),
         (dict(reward_funcs=[lambda completions: 1]), "package.module:name$"),
         (dict(reward_weights=[2, 1]), "must be a text; write '2,1'$"),
-        (dict(data=[{"prompt": "?"}]), "must be the path of a file: write these rows into one"),
+        (
+            dict(held_out_data=[{"prompt": "?"}]),
+            "must be the path of a file: write these rows into one",
+        ),
         (dict(reward_funcs="my_rewards:later"), "later is asynchronous"),
         (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
