@@ -137,7 +137,7 @@ def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
     page.wait_for_function(f"() => {focused}('vpo-pause')")
     start.wait_text(".vpo-status", "step 2 of")
     page.keyboard.press("Enter")
-    start.wait_text(".vpo-status", "Paused. Press Go on to continue.")
+    start.wait_text(".vpo-status", "paused")
     page.wait_for_function(f"() => {focused}('vpo-train')")
     page.keyboard.press("Tab")  # from Train to Stop: Pause is disabled
     page.keyboard.press("Enter")

@@ -51,6 +51,7 @@ def test_panel_follows_training_and_its_controls_act(panel):
     buttons["pause"].click()
     assert until(lambda: lab.state == "paused") and until(lambda: not buttons["step"].disabled)
     assert until(lambda: "paused" in panel.status.value)
+    assert panel.status.value.lower().count("paused") == 1, "once is enough"
     knobs["methods"].value = ("vpo",)
     assert until(lambda: buttons["train"].description == "Go on")
     count = len(lab.records)

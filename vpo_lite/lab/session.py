@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 2  # seconds without a word, when Python ends
 ALL_ELSE = "the code or recording sets all else; use change(...) afterwards"
-GO_ON = "Press Go on to continue."  # what Train is called then
-PAUSED = f"Paused. {GO_ON}"
+PAUSED = "Press Go on to continue."  # what Train is called then
 STOPPED = "Train starts again from step 1."
 
 
@@ -136,7 +135,7 @@ class Session:
         other = Session._training()
         if other in (None, self):
             return None
-        other.pause(f"Paused: {why}. Go on here whenever you like.")
+        other.pause(f"{why}. Go on here whenever you like.")
         return other
 
     def stop(self) -> Self:
@@ -470,7 +469,7 @@ class Session:
 
     def _begin(self, done, once):
         """Train in a new thread, after the move ``done``."""
-        before, other = self._stretch, self.pause_other("another lab trains now")
+        before, other = self._stretch, self.pause_other("Another lab trains now")
         if before is not None:
             before.halted = True
         steps = self.settings.config.steps
@@ -583,7 +582,7 @@ class Session:
                 self._give_way()
             if error is not None:
                 self.report(error)
-            paused = self._farewell if halted else f"One step. {GO_ON}"
+            paused = self._farewell if halted else f"One step. {PAUSED}"
             self._say({"rest": paused, "end": self._farewell}.get(done, ""))
 
 
