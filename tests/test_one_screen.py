@@ -280,14 +280,24 @@ BOARD_AT = """() => { const top = (s) => document.querySelector(s).getBoundingCl
   return top('.vpo-board figure') - top('.vpo-lab'); }"""
 
 
-def test_the_board_stays_where_it_is_when_training_begins_and_ends(page):
+@pytest.mark.parametrize("large", [False, True])
+def test_the_board_stays_where_it_is_when_training_begins_changes_and_ends(page, large):
     """Else the eye loses the route that it follows, at each press of Train and Stop."""
     put(page, "Lab('vpo', prompts=1, group_size=8, steps=100)")
+    page.kernel(f"lab.panel.controls.large.value = {large}")
     measure(page, SMALL)
     places = [page.page.evaluate(BOARD_AT)]
     page.page.click("button.vpo-train")
     page.wait_text(".vpo-status", "step 2")
     places.append(page.page.evaluate(BOARD_AT))
+    page.kernel("lab.change(methods='grpo')")
+    page.wait_text(".vpo-status", "Train anew")
+    places.append(page.page.evaluate(BOARD_AT))
+    page.page.click("button.vpo-pause")
+    page.wait_text(".vpo-status", "paused")
+    page.page.wait_for_selector(".vpo-look", state="visible")
+    places.append(page.page.evaluate(BOARD_AT))
+    page.kernel("lab.change(methods='vpo')")
     page.page.click("button.vpo-stop")
     page.page.wait_for_selector(".vpo-look", state="visible")
     page.wait_text(".vpo-status", "stopped")

@@ -104,23 +104,23 @@ def status_line(view: View) -> Html:
     parts = [
         html("<b>{}</b>", " + ".join(look(m).text for m in methods)),
         STATES.get(view.state, view.state),
-        f"{where(view)}, seed {view.config.seed}",
     ]
     done = [len(run.records) for run in runs]
     if any(done):
-        parts.insert(2, f"step {max(done)} of {max(view.config.steps, max(done))}")
+        parts.append(f"step {max(done)} of {max(view.config.steps, max(done))}")
         pace = sum(np.mean([r.seconds for r in run.records[-5:]]) for run in runs if run.records)
-        if view.state == "running":
+        if view.state == "running" and not view.restart:
             left = pace * (view.config.steps - min(done))
-            parts.insert(3, f"about {left:.0f} s left ({pace:.1f} s a step)")
-    lines = [joined(parts, " · ")]
+            parts.append(f"about {left:.0f} s left ({pace:.1f} s a step)")
+    problem = f"{where(view)}, seed {view.config.seed}"
+    lines = [joined([joined(parts, " · "), _aside(problem) if any(done) else f" · {problem}"])]
     if any(done) and not view.busy:
         lines[0] = joined([lines[0], _at_rest(view)])
+    message = html("{}", view.message)
     if view.restart:
-        again = html("That needs a fresh run: <b>Train anew</b> does it.")
-        lines.append(html("Changed: {}. {}", view.restart, again))
-    elif view.message:  # beside the state where it fits: a line more would move all below
-        beside = html('<span style="display:inline-block">{}</span>', view.message)
+        message = html("Changed: {}. Press <b>Train anew</b>.", view.restart)
+    if message:  # beside the state where it fits: a line more would move all below
+        beside = html('<span style="display:inline-block">{}</span>', message)
         lines[0] = joined([lines[0], beside], " · ")
     lines += [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
     if view.error:
@@ -139,8 +139,12 @@ def _at_rest(view: View) -> Html:
     K, exact = view.config.K, "K = ∞: exact scores"
     if K < math.inf:
         exact = f"K = {K:,}: {view.agreement:.2f} correlation with exact scores"
-    # Large letters have no room for it: it would push the maze out of the window.
-    return html('<span class="vpo-aside"> · {}</span>', exact)
+    return _aside(exact)
+
+
+def _aside(said: str) -> Html:
+    """Left out with large letters, which have no room for it: a line more would move the board."""
+    return html('<span class="vpo-aside"> · {}</span>', said)
 
 
 def cut_off(view: View) -> list[str]:
