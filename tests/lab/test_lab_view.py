@@ -245,6 +245,15 @@ def test_a_coverage_above_one_is_on_the_axis(trained, monkeypatch):
     assert low == pytest.approx(0.3) and 1.5 < high < 1.6
 
 
+def test_no_curve_runs_through_the_marks_of_changes(trained, monkeypatch):
+    """The letters of a mark begin at 93 % of the height. A diversity of 1.15 ran through them."""
+    for peak in (0.5, 1, 1.05, 1.15, 1.19, 1.9, 40):
+        for lowest in (0, -0.3):
+            monkeypatch.setattr("vpo_lite.lab.curves.values", lambda *_: [lowest, peak])  # noqa: B023
+            low, high = span(trained.view(), DIVERSITY)
+            assert low == lowest and peak <= low + 0.93 * (high - low) + 1e-9, (peak, high)
+
+
 def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):
     """A drawing took up to seconds."""
     asked = []

@@ -20,6 +20,7 @@ CURVES = {  # name -> its value, from the record and the moment of a step; None:
     "entropy": lambda record, moment: record.entropy,
     "KL to the start": lambda record, moment: record.kl,
 }
+BELOW_MARKS = 0.93  # of an axis's height; above it stand the marks of changes
 MEAN = "mean "  # of an objective, whose name follows
 
 
@@ -48,8 +49,9 @@ def span(view: View, curve: str) -> tuple[float, float]:
     if curve == COVERAGE:
         lowest = math.floor(min(seen, default=1) * 10) / 10
         return min(0.5, lowest), max(1.05, 1.02 * max(seen, default=1))
-    highest = math.ceil(5 * max(seen, default=0) + 0.2) / 5
-    return min(0.0, min(seen, default=0)), max(1.05, highest)
+    lowest = min(0.0, min(seen, default=0))
+    highest = lowest + (max(seen, default=0) - lowest) / BELOW_MARKS
+    return lowest, max(1.05, math.ceil(5 * highest) / 5)
 
 
 def last_step(view: View) -> int:

@@ -12,7 +12,7 @@ from ..looks import FRONT, WIDE, look, on_page
 from ..markup import html
 from ..objective import winners
 from ..shown import MOST_DOTS, Drawn, dots
-from .curves import COVERAGE, DIVERSITY, changes, in_short, last_step, span, values
+from .curves import BELOW_MARKS, COVERAGE, DIVERSITY, changes, in_short, last_step, span, values
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
 from .judging import whole
@@ -251,7 +251,7 @@ def _draw_curve(view, c, curve, out, page):
             "line": {"color": on_page(look(run.method).colour, page.dark), "width": 2},
             "hovertemplate": html("{}<extra></extra>", before),
         }
-    top, lines = low + 0.93 * (high - low), {"x": [None], "y": [None]}
+    top, lines = low + BELOW_MARKS * (high - low), {"x": [None], "y": [None]}
     marks = {"x": [None], "y": [None], "text": [""]}
     for run in view.runs:
         if not run.records:
