@@ -704,6 +704,19 @@ def test_nothing_overlaps_or_is_cut_off(page, size, letters):
 
 @pytest.mark.browser
 @pytest.mark.slow
+def test_on_a_phone_each_run_has_one_line_of_the_table(page):
+    """Names stood below their markers, and one was broken in two."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate(FRAMES)
+    tall = page.evaluate(
+        """() => [...document.querySelectorAll('#runs tbody tr')].map(
+             (row) => row.getBoundingClientRect().height)"""
+    )
+    assert len(tall) == 4 and max(tall) < 30, tall
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 def test_boards_and_figures_of_four_runs_fit_a_projector(context, tmp_path):
     """The last answers, and the words below the curves, were cut off."""
     page, wrong = opened(
