@@ -129,6 +129,19 @@ def test_the_stop_button_of_jupyterlab_stops_training(start):
     start.wait_text(".vpo-status", "stopped")
 
 
+def test_no_pointer_is_told_null(start):
+    """That is what a browser shows on a widget's name where the widget has no hint."""
+    start.kernel("lab.panel.controls.knobs['seed'].tooltip = None")
+    start.page.locator(".vpo-more").click()
+    titles = """() => [...document.querySelectorAll('.jp-OutputArea-output [title]')]
+      .filter((e) => e.getClientRects().length && e.textContent.trim())
+      .map((e) => [e.title, e.textContent])"""
+    start.page.wait_for_selector(".vpo-seed", state="visible")
+    found = start.page.evaluate(titles)
+    start.page.locator(".vpo-more").click()
+    assert len(found) > 12 and not [text for title, text in found if title == "null"]
+
+
 def test_the_keyboard_keeps_its_place_when_a_pressed_button_is_disabled(start):
     page = start.page
     focused = "document.activeElement.classList.contains"

@@ -15,6 +15,7 @@ function assist(box) {
         set(readout, "aria-label", `${name}, typed`);
       }
     }
+    for (const e of box.querySelectorAll("[title='null']")) e.removeAttribute("title"); // of a widget without a hint
     for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
     const players = [...box.querySelectorAll(".widget-play button")];
     players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));

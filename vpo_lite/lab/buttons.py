@@ -1,4 +1,4 @@
-"""The buttons of the panel: what each asks of the lab, and what stands on it."""
+"""The buttons of the panel: what each asks of the lab, what stands on it; hints on the knobs."""
 
 from typing import NamedTuple
 
@@ -21,4 +21,16 @@ BUTTONS = {  # request -> its button
     "step": ButtonText("One step", "step-forward", "one step, then pause"),
     "reseed": ButtonText("Reseed", "refresh", "forget the runs; same problem, next seed"),
     "record": ButtonText("Record", "save", "write the runs to a file that can be shown again"),
+}
+
+HINTS = {  # knob -> what a pointer on its name is told
+    "alpha": "Dirichlet concentration: small = one objective counts, large = all count alike",
+    "K": "weights drawn for each prompt",
+    "m": "answers in one rollout",
+    "group_size": "rollouts in one group",
+    "lr": "how far one step moves the policy",
+    "steps": "steps of a whole run",
+    "seed": "another seed: another run with the same settings",
+    "look": "an earlier step of the runs",
+    "more": "further settings, curves, and a code to share",
 }

@@ -13,7 +13,7 @@ import envs
 
 from ..estimators import METHODS
 from ..looks import look
-from .buttons import BUTTONS
+from .buttons import BUTTONS, HINTS
 from .curves import COVERAGE, DIVERSITY, offered
 from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
@@ -75,6 +75,7 @@ class Controls:
         )
         for name in ("large", "told", "routes", "judge", "look", "code", "more"):
             getattr(self, name).add_class(f"vpo-{name}")
+        self.more.tooltip, self.look.tooltip = HINTS["more"], HINTS["look"]
         if self._mazes:
             self._add_maze(view)
         for switch in (self.large, self.told, *self.curves):
@@ -263,19 +264,11 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
     methods = [(look(m).text, (m,)) for m in METHODS]
     together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
     methods[3:3] = [(_in_words(names), names) for names in together]
-    hint = "Dirichlet concentration: small = one objective counts, large = all count alike"
     made = {
         "methods": widgets.Dropdown(description="method", options=methods, **_SHORT),
-        "alpha": _slider("α", _round_numbers(0.05, 20), tooltip=hint, **_SHORT),
-        "K": _slider(
-            "K",
-            [*(2**i for i in range(9)), math.inf],
-            tooltip="weights drawn for each prompt",
-            **_SHORT,
-        ),
-        "m": widgets.IntSlider(
-            description="m", min=1, max=5, tooltip="answers in one rollout", **_SHORT
-        ),
+        "alpha": _slider("α", _round_numbers(0.05, 20), **_SHORT),
+        "K": _slider("K", [*(2**i for i in range(9)), math.inf], **_SHORT),
+        "m": widgets.IntSlider(description="m", min=1, max=5, **_SHORT),
         "group_size": _slider("group size G", [4, 8, 16, 32, 48], **_FIELD),
         "lr": _slider("learning rate", _round_numbers(5e-5, 1e-2), **_FIELD),
         "steps": widgets.IntSlider(description="steps", min=1, max=100, **_FIELD),
@@ -286,6 +279,7 @@ def _knobs(view: View) -> dict[str, widgets.Widget]:
         problems = [(f"this {noun}", False), (f"many {noun}s", True)]
         made["many"] = widgets.Dropdown(description="train on", options=problems, **_FIELD)
     for name, knob in made.items():
+        knob.tooltip = HINTS.get(name, "")
         _teach(knob, _values(view)[name])
     return made
 

@@ -113,6 +113,7 @@ class Prediction:
             field = widgets.Text(
                 _text(self.value),
                 description="prediction",
+                tooltip="your answer",
                 placeholder="a number",
                 continuous_update=False,
             )
