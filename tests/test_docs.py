@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from recorded import replayed
 
 import vpo_lite as vpo
@@ -220,14 +221,30 @@ def test_the_study_can_be_declared(tmp_path):
 # --- the demo -------------------------------------------------------------------------------------
 
 
-def test_the_table_of_the_demo_is_the_one_that_was_measured():
-    spec = importlib.util.spec_from_file_location(
-        "demo_study", ROOT / "tests" / "benchmarks" / "demo_study.py"
+@pytest.mark.parametrize("name", ["demo_study", "updates_study"])
+def test_a_table_of_the_demo_is_the_one_that_was_measured(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tests/benchmarks/{name}.py")
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    assert study.page_table(json.loads(study.RESULTS.read_text())) in REFERENCE
+
+
+def test_what_is_said_of_several_updates_a_step_follows_from_their_results():
+    found = json.loads((RESULTS / "updates.json").read_text())["coverage"]
+
+    def ahead(kind, other, after):
+        gap = np.array(found[kind][after]) - found[other][after]
+        half = scipy.stats.t.ppf(0.975, len(gap) - 1) * gap.std(ddof=1) / len(gap) ** 0.5
+        return gap.mean(), gap.mean() - half, gap.mean() + half
+
+    four, one = "VPO, 4 mini-batches", "VPO, 1 update a step"
+    assert len(found[one]["39"]) == 11
+    assert all(ahead(four, one, after)[1] > 0 for after in ("10", "20", "39"))
+    assert [round(x, 3) for x in ahead(four, "VPO, 1 update, four times the rate", "39")] == (
+        [0.015, -0.004, 0.034]
     )
-    demo_study = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo_study)
-    results = json.loads(demo_study.RESULTS.read_text())
-    assert demo_study.page_table(results) in REFERENCE
+    grpo = "GRPO, 4 mini-batches", "GRPO, 1 update a step"
+    assert all(low < 0 < high for _, low, high in (ahead(*grpo, n) for n in ("10", "20", "39")))
 
 
 def test_the_demo_shows_what_the_lesson_says():

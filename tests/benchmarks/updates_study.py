@@ -1,7 +1,7 @@
 """Several updates from the rollouts of one step (--mini-batches, --epochs), in
 notebooks/REFERENCE.md: preset `demo` on the mazes lite-6x6 with seeds from 1000 on, seed 0.
 
-    .venv/bin/python tests/benchmarks/updates_study.py [--out runs/updates] [--mazes 20]
+    .venv/bin/python tests/benchmarks/updates_study.py [--out runs/updates] [--mazes 11]
 
 Every kind samples the same number of rollouts, and at first the same ones. Runs `vpo-lite train`
 for every maze and kind (finished runs are skipped, interrupted ones resumed). Then writes
@@ -27,6 +27,8 @@ KINDS = {  # name in the table -> flags
     "VPO, 1 update a step": ["--method", "vpo"],
     "VPO, 2 mini-batches": ["--method", "vpo", "--mini-batches", "2"],
     "VPO, 4 mini-batches": ["--method", "vpo", "--mini-batches", "4"],
+    "VPO, 1 update, twice the rate": ["--method", "vpo", "--lr", "0.002"],
+    "VPO, 1 update, four times the rate": ["--method", "vpo", "--lr", "0.004"],
     "GRPO, 1 update a step": ["--method", "grpo"],
     "GRPO, 4 mini-batches": ["--method", "grpo", "--mini-batches", "4"],
 }
@@ -51,7 +53,7 @@ def page_table(results: dict) -> str:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/updates"))
-    parser.add_argument("--mazes", type=int, default=20)
+    parser.add_argument("--mazes", type=int, default=11)
     options = parser.parse_args()
     found = {name: {key: [] for key in (*AFTER, "clip share")} for name in KINDS}
     for seed in range(1000, 1000 + options.mazes):
