@@ -156,14 +156,15 @@ def update_policy(
             part.old = policy.token_logprobs(part.rollouts, config.temperature)[0]
     for _ in range(config.epochs):
         done = [_take_step(learner, config, batch, where) for batch in batches]
-    losses, kls, clips, norms, entropies = map(sum, zip(*done, strict=True))
+    losses, norms, found = zip(*done, strict=True)
+    kls, clips, entropies = zip(*(one for batch in found for one in batch), strict=True)
     tokens = int(rollouts.mask.sum())
     return Update(
-        loss=losses / len(batches),
-        kl=kls / len(batches) if measure_kl else None,
-        clip_share=clips / tokens,
-        gradient_norm=norms / len(batches),
-        entropy=entropies / tokens,
+        loss=sum(losses) / len(batches),
+        kl=_sum(kls) / len(batches) if measure_kl else None,
+        clip_share=_sum(clips) / tokens,
+        gradient_norm=sum(norms) / len(batches),
+        entropy=_sum(entropies) / tokens,
         sampler_gap=_sampler_gap(parts),
     )
 
@@ -192,7 +193,9 @@ def _mini_batches(
 
 
 def _take_step(learner: Learner, config: TrainConfig, batch: list["_Part"], where: str) -> tuple:
-    """One step of AdamW. Returns loss, KL, clipped tokens, gradient norm, sum of entropies."""
+    """One step of AdamW. Returns loss and gradient norm, and of each micro-batch its parts of the
+    KL, of the clipped tokens and of the entropies. To read these now would be to wait.
+    """
     learns = any(part.learns for part in batch)
     for p in learner.parameters:  # AdamW leaves out a parameter whose gradient is None
         p.grad = None if learns else torch.zeros_like(p)
@@ -200,16 +203,16 @@ def _take_step(learner: Learner, config: TrainConfig, batch: list["_Part"], wher
     for part in batch:
         with torch.set_grad_enabled(part.learns):
             found.append(_add_gradient(learner.policy, config, part))
-    losses, kls, clips, entropies = map(_sum, zip(*found, strict=True))
-    norm = torch.nn.utils.clip_grad_norm_(learner.parameters, config.max_grad_norm).item()
-    if not (math.isfinite(losses) and math.isfinite(norm)):
+    norm = torch.nn.utils.clip_grad_norm_(learner.parameters, config.max_grad_norm)
+    loss, norm = _sum([one[0] for one in found]), norm.item()
+    if not (math.isfinite(loss) and math.isfinite(norm)):
         learner.optimizer.zero_grad(set_to_none=True)
         raise TrainingError(
-            f"loss = {losses:g}, gradient norm = {norm:g}: lower lr ({config.lr:g}) or "
+            f"loss = {loss:g}, gradient norm = {norm:g}: lower lr ({config.lr:g}) or "
             f"raise kl ({config.kl:g}); this update changed nothing. At {where}"
         )
     learner.optimizer.step()
-    return losses, kls, clips, norm, entropies
+    return loss, norm, [one[1:] for one in found]
 
 
 def _cuts(lengths: np.ndarray, learns: np.ndarray, most: int) -> list[np.ndarray]:
