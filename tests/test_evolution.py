@@ -854,6 +854,10 @@ def test_a_task_that_knows_nothing_of_search_is_searched_by_its_policy_alone():
         (dict(weights=[]), r"weights holds 0 arrays: expected 1 arrays, one for each problem"),
         (dict(weights=5), "weights = 5: expected 1 arrays, one for each problem"),
         (
+            dict(weights=[0.5]),
+            r"weights = \[0.5\]: expected 1 arrays, one for each problem; \[w\] \* 1 gives all the",
+        ),
+        (
             dict(weights=[[1.0]]),
             r"weights of shape \(1,\): expected \(2,\), one for each objective",
         ),
@@ -865,6 +869,12 @@ def test_what_cannot_work_is_refused(wrong, said):
     right |= dict(instances=[1], m=1, calls=1, seed=0)
     with pytest.raises(ValueError, match=said):
         evolve(**right | wrong)
+
+
+def test_a_policy_of_another_task_is_refused_before_a_problem_is_looked_at(pocket):
+    """No maze can be read as tests of programs, nor the other way round."""
+    with pytest.raises(ValueError, match=r"made for task 'programs', not for 'maze'"):
+        evolve(pocket, MAZES, [TWO.instance(0)], m=1, calls=1, seed=0)
 
 
 def test_seeds_are_no_problems_unless_the_problems_of_the_task_are_numbers():

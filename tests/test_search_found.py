@@ -1,11 +1,12 @@
-"""What a search found is saved, and read back as it was."""
+"""What a search found is asked under any weights, saved, and read back as it was."""
 
+import numpy as np
 import pytest
 
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
-from vpo_lite.search import evolve
-from vpo_lite.search.found import read_found, save_found
+from vpo_lite.search import beam, evolve, most_probable
+from vpo_lite.search.found import Found, Spent, best_found, pareto_front, read_found, save_found
 from vpo_lite.tasks.program_rules import HiddenRules
 
 THREE = HiddenRules(branches=3)
@@ -43,3 +44,94 @@ def test_a_file_that_is_damaged_or_cannot_be_written_is_told_of_in_one_line(tmp_
         read_found(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="cannot be written"):
         save_found([], tmp_path / "nowhere" / "found.jsonl")
+
+
+SEARCHES = {
+    "evolve": lambda *what, **how: evolve(*what, m=2, calls=3, seed=0, **how),
+    "beam": lambda *what, **how: beam(*what, m=2, width=2, branches=3, **how),
+    "most_probable": lambda *what, **how: most_probable(*what, answers=4, max_tokens=40, **how),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search_is_saved_with_the_weights_that_it_had(tmp_path, name):
+    policy, instances = load_policy("pocket-programs", device="cpu"), [THREE.instance(0)] * 2
+    for weights in (None, [np.arange(1, THREE.w_star(x).size + 1) for x in instances]):
+        results = SEARCHES[name](policy, THREE, instances, weights=weights)
+        rows = read_found(save_found(results, tmp_path / "found.jsonl"))
+        assert [r.problem for r in rows] == [p for p, r in enumerate(results) for _ in r.found]
+        for row, one in zip(rows, (one for r in results for one in r.found), strict=True):
+            assert (row.answer, row.rewards) == (one.answer, one.rewards.tolist())
+            assert (row.call, row.tokens, row.candidates) == one.spent
+            assert row.parents == list(one.parents)
+            if weights is None and name != "evolve":
+                assert row.weights is None
+            else:
+                expected = THREE.w_star(instances[0]) if weights is None else weights[0]
+                shown = np.array(row.weights) / sum(row.weights)
+                np.testing.assert_allclose(shown, expected / np.sum(expected))
+        for result in results:
+            assert result.spent.candidates == len(result.found) > 0
+            for smaller, larger in zip(result.found, result.found[1:], strict=False):
+                assert all(np.array(larger.spent) >= smaller.spent)
+
+
+def test_the_best_under_any_weights_and_the_front_are_those_of_brute_force():
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 3):
+        R = rng.integers(0, 5, (40, d)) / 4  # with many ties
+        found = [Found(str(i), row, Spent(1, 1, i + 1)) for i, row in enumerate(R)]
+        for w in rng.normal(size=(20, d)):
+            scores = [sum(w * row) for row in R]
+            best = best_found(found, w)
+            assert scores[int(best.answer)] == pytest.approx(max(scores))
+            assert not any((R[: int(best.answer)] == best.rewards).all(axis=-1))
+        expected = {
+            i
+            for i in range(40)
+            if not any((R[j] >= R[i]).all() and (R[j] > R[i]).any() for j in range(40))
+            and not any((R[j] == R[i]).all() for j in range(i))
+        }
+        front = pareto_front(found)
+        assert {int(one.answer) for one in front} == expected
+        rows = [one.rewards.tolist() for one in front]
+        assert rows == sorted(rows, reverse=True)
+    assert best_found([], [1, 1]) is None and pareto_front([]) == []
+
+
+def test_a_tiny_difference_beside_a_huge_reward_dominates():
+    """The sums of these rewards are equal in floating point."""
+    spent = Spent(1, 1, 1)
+    found = [Found("a", [1e99, 0.0], spent), Found("b", [1e99, 1.0], spent)]
+    assert [one.answer for one in pareto_front(found)] == ["b"]
+
+
+def test_what_is_asked_of_candidates_that_cannot_be_compared_is_refused(tmp_path):
+    traces = evolve(None, THREE, [THREE.instance(s) for s in (0, 1)], m=2, calls=2, seed=0)
+    rows = read_found(save_found(traces, tmp_path / "found.jsonl"))
+    said = (
+        r"candidates of 2 problems: give those of one, such as \[c for c in found if c.problem == 0"
+    )
+    with pytest.raises(ValueError, match=said):
+        pareto_front(rows)
+    first = [row for row in rows if row.problem == 0]
+    weights = np.eye(len(first[0].rewards))[0]
+    assert best_found(first, weights).answer == best_found(traces[0].found, weights).answer
+    with pytest.raises(ValueError, match=r"weights = 1.0: expected numbers"):
+        best_found(first, 1.0)
+    with pytest.raises(ValueError, match="expected one pool"):
+        best_found(first, [1.0, 2.0])
+
+
+def test_a_search_may_go_on_after_its_target_for_other_weights():
+    """Under its own weights it has found all there is; under others it finds more."""
+    x = THREE.instance(0)
+    first = np.eye(len(THREE.w_star(x)))[0]  # one test passes: that is soon reached
+    how = dict(m=2, calls=30, seed=0, weights=[first])
+    (ended,), (went_on,) = (evolve(None, THREE, [x], until_solved=u, **how) for u in (True, False))
+    assert ended.solved_at == went_on.solved_at and ended.spent.calls < 30 == went_on.spent.calls
+    for one, same in zip(ended.found, went_on.found, strict=False):
+        assert (one.answer, one.spent) == (same.answer, same.spent)
+    equal = np.ones(len(first))
+    less, more = (max(one.rewards @ equal for one in t.found) for t in (ended, went_on))
+    assert less < more == best_found(went_on.found, equal).rewards @ equal

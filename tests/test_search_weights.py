@@ -15,7 +15,7 @@ from vpo_lite.training.learner import Learner
 SEARCHES = {
     "evolve": lambda *what, **how: evolve(*what, m=1, calls=1, seed=0, **how),
     "beam": lambda *what, **how: beam(*what, m=1, width=1, branches=2, **how),
-    "most_probable": lambda *what, **how: most_probable(*what, answers=1, tokens=9, **how),
+    "most_probable": lambda *what, **how: most_probable(*what, answers=1, max_tokens=9, **how),
 }
 
 

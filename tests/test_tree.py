@@ -9,6 +9,7 @@ import torch
 from vpo_lite import exact_set_reward, load_policy
 from vpo_lite.policy.sampling import cache_name
 from vpo_lite.search import tree
+from vpo_lite.search.found import Spent
 from vpo_lite.search.tree import beam, most_probable
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.maze import MazeTask
@@ -67,6 +68,16 @@ def enumerate_programs(policy, task, instance):
     return programs, prefixes
 
 
+def after(its):
+    """(n,): the tokens that were spent when each answer was found."""
+    return np.array([one.spent.tokens for one in its.found], dtype=int)
+
+
+def seen(its):
+    """The rewards of all answers that were found."""
+    return np.array([one.rewards for one in its.found])
+
+
 def by_effect(task, instance, programs):
     """[(program, nats)] in order of probability: of each effect the most probable program."""
     ordered = sorted(programs.items(), key=lambda item: -item[1])
@@ -83,7 +94,7 @@ def by_effect(task, instance, programs):
 def test_the_most_probable_answers_are_those_of_full_enumeration(
     policy, task, instances, enumerated
 ):
-    found = most_probable(policy, task, instances, answers=25, tokens=300)
+    found = most_probable(policy, task, instances, answers=25, max_tokens=300)
     for x, (programs, _), its in zip(instances, enumerated, found, strict=True):
         expected = by_effect(task, x, programs)[:25]
         assert its.answers == [program for program, _ in expected]
@@ -94,12 +105,12 @@ def test_the_most_probable_answers_are_those_of_full_enumeration(
 @pytest.mark.slow
 def test_no_token_is_wasted(policy, task, instances, enumerated):
     """Before an answer comes, every prefix that is more probable is read, and no other."""
-    found = most_probable(policy, task, instances, answers=12, tokens=10**6)
+    found = most_probable(policy, task, instances, answers=12, max_tokens=10**6)
     for (_, prefixes), its in zip(enumerated, found, strict=True):
         nats = np.array(list(prefixes.values()))
         expected = [int((nats > logprob).sum()) for logprob in its.logprobs]
-        assert its.after.tolist() == expected
-        assert its.tokens == expected[-1]
+        assert after(its).tolist() == expected
+        assert its.spent.tokens == expected[-1]
 
 
 @pytest.mark.slow
@@ -107,35 +118,37 @@ def test_no_token_is_wasted(policy, task, instances, enumerated):
 def test_a_smaller_budget_finds_the_beginning_and_is_spent_exactly(
     policy, task, instances, at_once
 ):
-    whole = most_probable(policy, task, instances[:2], answers=10**6, tokens=19, at_once=at_once)
-    assert [its.tokens for its in whole] == [19] * 2
+    whole = most_probable(
+        policy, task, instances[:2], answers=10**6, max_tokens=19, at_once=at_once
+    )
+    assert [its.spent.tokens for its in whole] == [19] * 2
     for tokens in (4, 11):
         part = most_probable(
-            policy, task, instances[:2], answers=99, tokens=tokens, at_once=at_once
+            policy, task, instances[:2], answers=99, max_tokens=tokens, at_once=at_once
         )
         for small, large in zip(part, whole, strict=True):
-            assert small.tokens == tokens
+            assert small.spent.tokens == tokens
             assert small.answers == large.answers[: len(small.answers)]
-            assert (small.after <= tokens).all()
+            assert (after(small) <= tokens).all()
             if at_once == 1:
-                assert len(small.answers) == (large.after <= tokens).sum()
+                assert len(small.answers) == (after(large) <= tokens).sum()
 
 
 @pytest.mark.slow
 def test_prefixes_read_together_find_the_same(policy, task, instances):
-    one = most_probable(policy, task, instances, answers=6, tokens=50)
-    eight = most_probable(policy, task, instances, answers=6, tokens=50, at_once=8)
+    one = most_probable(policy, task, instances, answers=6, max_tokens=50)
+    eight = most_probable(policy, task, instances, answers=6, max_tokens=50, at_once=8)
     for a, b in zip(one, eight, strict=True):
         assert a.answers == b.answers
-        assert (b.after >= a.after).all() and b.tokens > a.tokens
+        assert (after(b) >= after(a)).all() and b.spent.tokens > a.spent.tokens
 
 
 @pytest.mark.slow
 def test_a_batch_finds_what_each_problem_finds_alone(policy, task, instances):
-    together = most_probable(policy, task, instances, answers=4, tokens=12)
+    together = most_probable(policy, task, instances, answers=4, max_tokens=12)
     for x, its in zip(instances, together, strict=True):
-        (alone,) = most_probable(policy, task, [x], answers=4, tokens=12)
-        assert alone.answers == its.answers and alone.after.tolist() == its.after.tolist()
+        (alone,) = most_probable(policy, task, [x], answers=4, max_tokens=12)
+        assert alone.answers == its.answers and after(alone).tolist() == after(its).tolist()
         np.testing.assert_allclose(alone.logprobs, its.logprobs, atol=1e-5)
 
 
@@ -161,17 +174,17 @@ def test_only_what_the_budget_can_still_reach_is_kept(
     shortened = tree._most_probable_tokens
     monkeypatch.setattr(type(policy), "next_logprobs", rounded)
     for tokens in (1, 2, 7, 24):
-        how = dict(answers=99, tokens=tokens, at_once=at_once)
+        how = dict(answers=99, max_tokens=tokens, at_once=at_once)
         monkeypatch.setattr(tree, "_most_probable_tokens", counted)
         few = most_probable(policy, task, instances[:1], **how)
         monkeypatch.setattr(tree, "_most_probable_tokens", whole)
         for one, other in zip(few, most_probable(policy, task, instances[:1], **how), strict=True):
-            assert one.answers == other.answers and one.tokens == other.tokens
+            assert one.answers == other.answers and one.spent.tokens == other.spent.tokens
             np.testing.assert_array_equal(one.logprobs, other.logprobs)
-            np.testing.assert_array_equal(one.after, other.after)
+            np.testing.assert_array_equal(after(one), after(other))
         assert all(len(ids) == len(logprobs) <= tokens for ids, logprobs in kept)
         kept.clear()
-    assert few[0].tokens == 24 and len(few[0].answers) > 2
+    assert few[0].spent.tokens == 24 and len(few[0].answers) > 2
 
 
 class FourWords:
@@ -201,19 +214,19 @@ def test_a_tree_is_read_to_its_last_leaf_and_no_further(policy, task, instances)
     An answer of n operations is n + 2 tokens, each of probability 1/4.
     """
     limit = task.max_tokens(instances[0], 1, policy.pocket)
-    how = dict(answers=99, tokens=1000)
+    how = dict(answers=99, max_tokens=1000)
     (found,) = most_probable(FourWords(policy.pocket), task, instances[:1], **how)
-    assert found.tokens == 2**limit - 1 == 63
+    assert found.spent.tokens == 2**limit - 1 == 63
     assert found.answers == ["plus", "plus plus", "plus plus plus"]
     np.testing.assert_allclose(found.logprobs, -np.array([3, 4, 5]) * np.log(4), rtol=1e-6)
-    assert found.after.tolist() == [7, 15, 31], "after all prefixes of 2, 3 and 4 tokens"
+    assert after(found).tolist() == [7, 15, 31], "after all prefixes of 2, 3 and 4 tokens"
 
 
 def test_a_budget_that_is_too_small_finds_nothing(policy, task, instances):
     for x, its in zip(
-        instances, most_probable(policy, task, instances, answers=3, tokens=2), strict=True
+        instances, most_probable(policy, task, instances, answers=3, max_tokens=2), strict=True
     ):
-        assert its.answers == [] and its.tokens == 2 and len(its.after) == 0
+        assert its.answers == [] and its.spent.tokens == 2 and len(after(its)) == 0
         assert its.rewards.shape == (0, len(x.inputs))
 
 
@@ -254,9 +267,9 @@ def test_a_beam_of_one_branch_is_plain_sampling(policy, task, instances, m):
         uniforms = np.concatenate([*stretches, [0.5]])[None, None]  # 0.5: the EOS
         (plain,) = sample_answers(policy, task, [x], m, uniforms).groups
         assert plain.texts == its.texts
-        assert plain.tokens[0] == its.tokens + 1
+        assert plain.tokens[0] == its.spent.tokens + 1
         np.testing.assert_array_equal(plain.rewards, its.rewards)
-        np.testing.assert_array_equal(its.seen, its.rewards[0])
+        np.testing.assert_array_equal(seen(its), its.rewards[0])
         assert its.set_rewards == exact_set_reward(plain.rewards)
 
 
@@ -288,9 +301,9 @@ def test_the_best_prefixes_go_on_and_every_token_counts(
     x, m = instances[1], 3
     calls = sampled_by(policy, monkeypatch)
     (found,) = beam(policy, task, [x], m=m, width=width, branches=branches)
-    assert found.tokens == sum(tokens for _, tokens in calls)
+    assert found.spent.tokens == sum(tokens for _, tokens in calls)
     assert len(calls) == m and len(calls[0][0]) == branches
-    assert len(found.seen) == sum(len(texts) for texts, _ in calls)  # all of them parse
+    assert len(seen(found)) == sum(len(texts) for texts, _ in calls)  # all of them parse
     for j, (texts, _) in enumerate(calls):
         worth = {}  # by effects: the best that may go on
         for text in texts:
@@ -329,15 +342,15 @@ def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
     how = dict(m=2, width=2, branches=3, seed=1)
     for x, its in zip(instances, beam(policy, task, instances, **how), strict=True):
         (alone,) = beam(policy, task, [x], **how)
-        assert alone.texts == its.texts and alone.tokens == its.tokens
-        np.testing.assert_array_equal(alone.seen, its.seen)
+        assert alone.texts == its.texts and alone.spent.tokens == its.spent.tokens
+        np.testing.assert_array_equal(seen(alone), seen(its))
 
 
 @pytest.mark.slow
 def test_many_prefixes_are_read_in_pieces(policy, task, instances, monkeypatch):
     """Four rows at a time at most: what is found is the same."""
     sets = dict(m=2, width=3, branches=2, seed=1)
-    likely = dict(answers=6, tokens=20, at_once=2)
+    likely = dict(answers=6, max_tokens=20, at_once=2)
     whole = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
     calls, read, sizes = sampled_by(policy, monkeypatch), type(policy).next_logprobs, []
 
@@ -350,10 +363,10 @@ def test_many_prefixes_are_read_in_pieces(policy, task, instances, monkeypatch):
     cut = beam(policy, task, instances, **sets), most_probable(policy, task, instances, **likely)
     assert max(len(texts) for texts, _ in calls) == max(sizes) == 4
     for one, other in zip(whole[0], cut[0], strict=True):
-        assert one.texts == other.texts and one.tokens == other.tokens
-        np.testing.assert_array_equal(one.seen, other.seen)
+        assert one.texts == other.texts and one.spent.tokens == other.spent.tokens
+        np.testing.assert_array_equal(seen(one), seen(other))
     for one, other in zip(whole[1], cut[1], strict=True):
-        assert one.answers == other.answers and one.tokens == other.tokens
+        assert one.answers == other.answers and one.spent.tokens == other.spent.tokens
 
 
 @pytest.mark.slow
@@ -379,6 +392,58 @@ def test_completions_that_end_early_stay_as_they_are(policy, task, instances):
             assert value == pytest.approx(set_reward(task, x, text, 3))
 
 
+@pytest.mark.slow
+def test_a_beam_names_every_answer_with_what_was_spent_until_then(
+    policy, task, instances, monkeypatch
+):
+    """The texts and tokens of each call of the policy give both, rollout by rollout."""
+    x, m, calls, sample = instances[1], 3, [], type(policy).sample
+
+    def spy(self, prompts, *args, **kwargs):
+        rollouts = sample(self, prompts, *args, **kwargs)
+        prefixes = [prompts[p].prefix for p in rollouts.prompt_of.tolist()]
+        texts = [f"{a} {b}".strip() for a, b in zip(prefixes, self.texts(rollouts), strict=True)]
+        calls.append(list(zip(texts, rollouts.mask.sum(-1).tolist(), strict=True)))
+        return rollouts
+
+    monkeypatch.setattr(type(policy), "sample", spy)
+    (found,) = beam(policy, task, [x], m=m, width=2, branches=4)
+    expected, tokens = [], 0
+    for j, rollouts in enumerate(calls):
+        for text, cost in rollouts:
+            tokens += cost
+            *before, answer = task.parse(x, text, m)[: j + 1]
+            expected.append((answer, Spent(j + 1, tokens, len(expected) + 1), before))
+    assert [(a, spent, parents) for a, _, spent, parents in found.found] == expected
+    assert found.spent == expected[-1][1] and len(expected) == 4 + 8 + 8
+    np.testing.assert_array_equal(seen(found), task.score([x], [[a for a, *_ in expected]])[0])
+    assert found.answers == [task.parse(x, text, m) for text in found.texts]
+
+
+def test_no_step_of_a_beam_begins_on_a_budget_that_is_spent(policy, task, instances):
+    x, m = instances[1], 3
+    how = dict(m=m, width=2, branches=4)
+    (whole,) = beam(policy, task, [x], **how)
+    ends = [max(f.spent for f in whole.found if f.spent.calls == step) for step in (1, 2, 3)]
+    assert [end.candidates for end in ends] == [4, 12, 20] and ends[2] == whole.spent
+
+    def cut(**budget):
+        _, its = beam(policy, task, [instances[0], x], **how, **budget)
+        for one, same in zip(its.found, whole.found, strict=False):
+            assert (one.answer, one.spent) == (same.answer, same.spent)
+        missing = np.array([[a is None for a in answers] for answers in its.answers])
+        assert missing.tolist() == [[j >= its.spent.calls for j in range(m)]] * len(its.texts)
+        assert (its.rewards[missing] == task.worst(x)).all()
+        np.testing.assert_allclose(its.set_rewards, exact_set_reward(its.rewards), atol=1e-12)
+        return its.spent
+
+    for step in (0, 1):
+        assert cut(max_tokens=ends[step].tokens) == ends[step]
+        assert cut(max_tokens=ends[step].tokens + 1) == ends[step + 1], "the last goes beyond"
+        assert cut(max_candidates=ends[step].candidates) == ends[step]
+        assert cut(max_candidates=ends[step].candidates + 1) == ends[step + 1]
+
+
 def test_sampling_stops_at_the_token_that_is_named(policy, task, instances):
     uniforms = np.random.default_rng(0).random((3, 4, 16))
     for group in sample_answers(policy, task, instances, 3, uniforms, stop="</program_2>").groups:
@@ -400,7 +465,7 @@ MAZES = {"task": MazeTask(), "instances": [MazeTask().instance(1000)]}
     ("change", "message"),
     [
         ({"answers": 0}, "answers = 0: expected a whole number of at least 1"),
-        ({"tokens": 0}, "tokens = 0: expected"),
+        ({"max_tokens": 0}, "max_tokens = 0: expected"),
         ({"at_once": 1.5}, "at_once = 1.5: expected"),
         ({"policy": "pocket-6x6"}, "policy = 'pocket-6x6': expected a policy"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
@@ -414,7 +479,7 @@ MAZES = {"task": MazeTask(), "instances": [MazeTask().instance(1000)]}
 def test_impossible_searches_are_refused(policy, task, instances, change, message):
     with pytest.raises(ValueError, match=message):
         given = {"policy": policy, "task": task, "instances": instances}
-        most_probable(**(given | {"answers": 1, "tokens": 1} | change))
+        most_probable(**(given | {"answers": 1, "max_tokens": 1} | change))
 
 
 @pytest.mark.parametrize(
@@ -423,6 +488,8 @@ def test_impossible_searches_are_refused(policy, task, instances, change, messag
         ({"m": 6}, "this policy writes 1 to 5 answers"),
         ({"width": 0}, "width = 0: expected"),
         ({"branches": True}, "branches = True: expected"),
+        ({"max_tokens": 0}, "max_tokens = 0: expected a whole number of at least 1"),
+        ({"max_candidates": 0.5}, "max_candidates = 0.5: expected a whole number"),
         ({"alpha": 0}, "alpha"),
         ({"task": "maze"}, "task = 'maze': expected a Task object"),
         ({"task": OtherTag()}, "closing tag '</plan_1>' is not a single token of this policy"),
@@ -448,7 +515,7 @@ def test_a_model_of_few_positions_is_refused_before_anything_is_read(
     monkeypatch.setattr(type(policy), "most_positions", asked + 10)
     assert len(beam(policy, task, instances, max_new_tokens=5, **how)) == 3
     monkeypatch.setattr(type(policy), "most_positions", one + 5)
-    found = most_probable(policy, task, instances, answers=1, tokens=20, max_new_tokens=5)
+    found = most_probable(policy, task, instances, answers=1, max_tokens=20, max_new_tokens=5)
     assert all(len(x.answers) == 1 for x in found)
     read = []
     for name in ("sample", "next_logprobs"):
@@ -458,7 +525,7 @@ def test_a_model_of_few_positions_is_refused_before_anything_is_read(
         beam(policy, task, instances, max_new_tokens=6, **how)
     monkeypatch.setattr(type(policy), "most_positions", one + 5)
     with pytest.raises(TaskError, match=r"and 6 new ones need more .* lower max_new_tokens"):
-        most_probable(policy, task, instances, answers=1, tokens=20, max_new_tokens=6)
+        most_probable(policy, task, instances, answers=1, max_tokens=20, max_new_tokens=6)
     with pytest.raises(ValueError, match="max_new_tokens = 0: "):
         beam(policy, task, instances, max_new_tokens=0, **how)
     assert not read
@@ -466,6 +533,6 @@ def test_a_model_of_few_positions_is_refused_before_anything_is_read(
 
 def test_a_limit_of_tokens_leaves_out_longer_completions(policy, task, instances):
     """With 2 tokens there is one word and its closing tag: the answers of one operation."""
-    how = dict(answers=30, tokens=200, max_new_tokens=3)
+    how = dict(answers=30, max_tokens=200, max_new_tokens=3)
     for found in most_probable(policy, task, instances, **how):
         assert found.answers and {len(a.split()) for a in found.answers} <= {1}

@@ -75,7 +75,7 @@ def run(task_name: str, policy, seed: int) -> dict:
     began = time.perf_counter()
     sampled = {m: sample(policy, task, instances, m, rollouts, seed) for m in (1, SIZE)}
     likely = most_probable(
-        policy, task, instances, answers=10**6, tokens=max(budgets), at_once=at_once
+        policy, task, instances, answers=10**6, max_tokens=max(budgets), at_once=at_once
     )
     found = {}
     for budget, (width, branches) in budgets.items():
@@ -83,12 +83,13 @@ def run(task_name: str, policy, seed: int) -> dict:
         for m, its in rows.items():
             found[f"sampling, m = {m}", budget] = its
         found["most probable", budget] = [
-            (x.rewards[x.after <= budget], None, min(x.tokens, budget)) for x in likely
+            (rewards_of(x, budget), None, min(x.spent.tokens, budget)) for x in likely
         ]
         beams = beam(policy, task, instances, m=SIZE, width=width, branches=branches, seed=seed)
-        found["beam", budget] = [(b.seen, b.rewards[:1], b.tokens) for b in beams]
+        found["beam", budget] = [(rewards_of(b), b.rewards[:1], b.spent.tokens) for b in beams]
         found["sampling, the beam's tokens", budget] = [
-            within(g, b.tokens, or_more=True) for g, b in zip(sampled[SIZE], beams, strict=True)
+            within(g, b.spent.tokens, or_more=True)
+            for g, b in zip(sampled[SIZE], beams, strict=True)
         ]
     return {
         "ways": {
@@ -97,6 +98,11 @@ def run(task_name: str, policy, seed: int) -> dict:
         },
         "seconds": time.perf_counter() - began,
     }
+
+
+def rewards_of(result, budget: float = np.inf) -> np.ndarray:
+    """The rewards (n, d) of what a search found with so many tokens."""
+    return np.array([one.rewards for one in result.found if one.spent.tokens <= budget])
 
 
 def enumeration() -> dict:

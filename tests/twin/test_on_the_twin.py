@@ -196,7 +196,7 @@ def test_searches_find_there_what_they_find_here(on_twin):
         policy = load_policy("pocket-programs", device=name)
         grown = evolve(policy, task, [x], m=3, calls=3, seed=0)[0]
         beams = beam(policy, task, [x], m=2, width=2, branches=2)[0]
-        likely = most_probable(policy, task, [x], answers=3, tokens=60)[0]
+        likely = most_probable(policy, task, [x], answers=3, max_tokens=60)[0]
         found.append((grown.tokens, grown.best, grown.answer, beams.texts, likely.answers))
     assert found[0] == found[1]
 

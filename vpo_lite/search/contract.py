@@ -74,12 +74,22 @@ def to_show(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
+def check_budgets(**most: int | None) -> None:
+    """ValueError for a budget that is no whole number of at least 1. None: no limit."""
+    for name, number in most.items():
+        if number is not None:
+            check_whole(number, name)
+
+
 def check_count(weights: Sequence, instances: Sequence) -> None:
     """ValueError unless there is one array of weights for each problem."""
-    count = len(weights) if hasattr(weights, "__len__") else None
-    if count != len(instances):
-        got = f" = {shown(weights)}" if count is None else f" holds {count} arrays"
-        raise ValueError(f"weights{got}: expected {len(instances)} arrays, one for each problem")
+    n = len(instances)
+    arrays = hasattr(weights, "__len__") and all(hasattr(w, "__len__") for w in weights)
+    if not arrays or len(weights) != n:
+        got = f" holds {len(weights)} arrays" if arrays else f" = {shown(weights)}"
+        raise ValueError(
+            f"weights{got}: expected {n} arrays, one for each problem; [w] * {n} gives all the same"
+        )
 
 
 def prompt_weights(policy: Policy, task: Task, instances: Sequence, weights) -> list:
@@ -117,8 +127,7 @@ def limits_of(
     """The token limit of one answer to each problem: ``limit``, or what it may need. TaskError
     where the model has too few positions for m of them.
     """
-    if limit is not None:
-        check_whole(limit, "max_new_tokens")
+    check_budgets(max_new_tokens=limit)
     limits = token_limits(policy, task, 1, instances, limit)
     rows = zip(instances, weights, limits, strict=True)
     for x, w, most in rows if policy.most_positions else ():

@@ -22,8 +22,9 @@ from ..training.contract import check_instances, check_policy, check_seed, promp
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
 from ..training.watch import ENOUGH, UNREAD
 from .archive import Archive
-from .contract import check_count, shows_weights, to_show
-from .one_problem import Search, Spent, Trace
+from .contract import check_budgets, check_count, shows_weights, to_show
+from .found import Spent
+from .one_problem import Search, Trace
 
 __all__ = ["Spent", "Trace", "evolve"]
 
@@ -50,6 +51,7 @@ def evolve(
     max_new_tokens: int | None = None,
     max_tokens: int | None = None,
     max_candidates: int | None = None,
+    until_solved: bool = True,
     show_weights: bool | None = None,
     traces: list | None = None,
     tell: Callable[[int, int], object] | None = None,
@@ -85,6 +87,8 @@ def evolve(
     - max_tokens, max_candidates: budgets of each problem, in sampled tokens and in candidates. Once
       one is spent no call begins on this problem, so its last call may go beyond. `Trace.spent`
       says how much was spent. None: no limit but calls
+    - until_solved: whether the search on a problem ends when its target is reached. False: it goes
+      on, such as for answers under other weights (:func:`.found.best_found`)
     - show_weights: whether prompts show the weights of the search, scaled to sum 1. A policy of a
       method such as ``goal_conditioned`` needs them, and no weight may then be below 0. None: as
       the policy was trained, which its adapter says. A merged model says nothing: give True
@@ -100,16 +104,17 @@ def evolve(
         check_policy(policy)
     check_instances(task, instances)
     check_whole(m, "m")
+    if policy is not None:
+        task.check_policy(m, policy.pocket)
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)
     if not is_whole(tries) or tries < 0:
         raise ValueError(f"tries = {shown(tries)}: expected a whole number of at least 0")
     seed = check_seed(seed)
-    budgets = {"max_tokens": max_tokens, "max_candidates": max_candidates}
-    for name, most in {"max_new_tokens": max_new_tokens, **budgets}.items():
-        if most is not None:
-            check_whole(most, name)
+    check_budgets(
+        max_new_tokens=max_new_tokens, max_tokens=max_tokens, max_candidates=max_candidates
+    )
     if policy is None and max_tokens is not None:
         raise ValueError(
             f"max_tokens = {shown(max_tokens)}: without a policy no token is sampled; give "
@@ -125,13 +130,13 @@ def evolve(
     if weights is not None:
         check_count(weights, instances)
     given = [None] * len(instances) if weights is None else weights
-    searches = [Search(task, x, w, archive) for x, w in zip(instances, given, strict=True)]
+    rows = zip(instances, given, strict=True)
+    searches = [Search(task, x, w, archive, until_solved) for x, w in rows]
     found = [] if traces is None else traces
     found += [search.trace for search in searches]
     if any(trace.target == np.inf and trace.weights.min() < 0 for trace in found):
         warnings.warn(NO_TARGET, stacklevel=2)
     if policy is not None:
-        task.check_policy(m, policy.pocket)
         if show_weights is None:
             show_weights = shows_weights(policy, "give show_weights=True or False")
         limits = token_limits(policy, task, m, instances, max_new_tokens)
@@ -142,7 +147,8 @@ def evolve(
     if tell is not None:
         tell(0, calls)
     for call in range(1, calls + 1):
-        active = [search for search in searches if search.goes_on(max_tokens, max_candidates)]
+        left = [search for search in searches if not search.done]
+        active = [s for s in left if s.trace.within(max_tokens, max_candidates)]
         if not active:
             break
         for search in active:

@@ -1,33 +1,152 @@
-"""What an evolutionary search found, as a file: one candidate a line, in JSON."""
+"""What a search found and spent. Every search returns a :class:`Result` for each problem.
+
+Its candidates are kept, so that one search serves every preference: :func:`best_found` asks for the
+best one under any weights. :func:`save_found` writes them to a file, one a line, in JSON.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from ..checks import check_rewards
 from ..files import DamagedError, Schema, not_written, read_json_lines, write_atomically
 from ..training.schemas import Count
-from .one_problem import Trace
+from .archive import check_preference
+from .best_of import choose
+
+
+class Spent(NamedTuple):
+    """What was spent on a problem.
+
+    - calls: of the policy
+    - tokens: sampled, or of :func:`most_probable` next-token distributions
+    - candidates: answers that could be read, one that comes twice counts twice
+    """
+
+    calls: int
+    tokens: int
+    candidates: int
+
+
+class Found(NamedTuple):
+    """A candidate: an answer that a search scored.
+
+    - rewards (d,)
+    - spent: when it was found, itself included. A rollout counts whole, also the answers behind the
+      candidate. The other rollouts of its call count if they come before it. Of an answer that was
+      joined from two, all rollouts of the call count.
+    - parents: the answers that it was grown or joined from
+    """
+
+    answer: str
+    rewards: np.ndarray
+    spent: Spent
+    parents: Sequence[str] = ()
+
+
+@dataclass
+class Result:
+    """What a search found on one problem.
+
+    - weights (d,): of the search: those of its score, or those that the prompt showed; None where
+      it had none
+    - found: every candidate, a :class:`Found`, in order. Those within a smaller budget are the ones
+      with ``spent.tokens`` up to it.
+    - spent: the :class:`Spent` of the whole search
+    """
+
+    instance: Any
+    weights: np.ndarray | None
+    found: list[Found] = field(default_factory=list, kw_only=True)
+    spent: Spent = field(default=Spent(0, 0, 0), kw_only=True)
+
+    def within(self, max_tokens: int | None, max_candidates: int | None) -> bool:
+        """Whether neither budget is spent. None: no limit."""
+        budgets = ((self.spent.tokens, max_tokens), (self.spent.candidates, max_candidates))
+        return all(most is None or spent < most for spent, most in budgets)
+
+    def pay(self, call: int, tokens: int) -> None:
+        """Count tokens that were sampled in a call."""
+        self.spent = self.spent._replace(calls=call, tokens=self.spent.tokens + tokens)
+
+    def add(self, answer: str, rewards: np.ndarray, parents: Sequence[str] = ()) -> None:
+        """Count a candidate, and keep it."""
+        self.spent = self.spent._replace(candidates=self.spent.candidates + 1)
+        self.found.append(Found(answer, rewards, self.spent, parents))
+
+
+# --- asking afterwards ----------------------------------------------------------------------------
 
 
 class Candidate(Schema):
-    """An answer that a search scored.
+    """A line of a file of :func:`save_found`: a :class:`Found` with what it belongs to.
 
     - problem: its place among the problems of the search, from 0
-    - weights, rewards (d,): its score is w . r
-    - call, tokens, candidates: spent when it was found, itself included
-    - parents: the answers that it was grown or joined from; empty where the policy began anew
+    - weights (d,): those of the :class:`Result`
+    - call, tokens, candidates: its :class:`Spent`
     """
 
     problem: Count
     answer: str
     rewards: list[float]
-    weights: list[float]
+    weights: list[float] | None
     call: Count
     tokens: Count
     candidates: Count
     parents: list[str]
 
 
-def save_found(traces: Sequence[Trace], path) -> Path:
+Kept = TypeVar("Kept", Found, Candidate)
+
+
+def best_found(found: Sequence[Kept], weights) -> Kept | None:
+    """The candidate with the highest score w . r; of equal ones the first, None of none.
+
+    - found: candidates of one problem, of :attr:`Result.found` or :func:`read_found`; also those of
+      several searches, ``one.found + other.found``
+    - weights (d,): any, whatever those of the search were
+
+    Raises ValueError for weights that are not d finite numbers or all 0, and for candidates of
+    several problems.
+
+    >>> spent = Spent(1, 2, 3)
+    >>> found = [Found("a", [1, 0], spent), Found("b", [0, 1], spent), Found("c", [0, 0.9], spent)]
+    >>> best_found(found, [0.3, 0.7]).answer, [one.answer for one in pareto_front(found)]
+    ('b', ['a', 'b'])
+    """
+    weights = check_preference(weights)
+    return found[int(choose(_rewards(found), weights))] if found else None
+
+
+def pareto_front(found: Sequence[Kept]) -> list[Kept]:
+    """The candidates that no other dominates; of equal rewards the first. In order of rewards, the
+    highest of the first objective first. Arguments and errors as of :func:`best_found`.
+    """
+    rewards, front = _rewards(found) if found else [], []
+    for i in sorted(range(len(found)), key=lambda i: tuple(rewards[i]), reverse=True):
+        if not (rewards[front] >= rewards[i]).all(axis=-1).any():  # which come before it
+            front.append(i)
+    return [found[i] for i in front]
+
+
+def _rewards(found: Sequence) -> np.ndarray:
+    """The rewards (n, d) of candidates of one problem."""
+    problems = {getattr(one, "problem", 0) for one in found}
+    if len(problems) > 1:
+        raise ValueError(
+            f"candidates of {len(problems)} problems: give those of one, such as "
+            "[c for c in found if c.problem == 0]"
+        )
+    return check_rewards([one.rewards for one in found])
+
+
+# --- in a file ------------------------------------------------------------------------------------
+
+
+def save_found(results: Sequence[Result], path) -> Path:
     """Write all candidates of a search to a file, whole or not at all. Returns its path.
 
     Raises ValueError where it cannot be written.
@@ -47,14 +166,14 @@ def save_found(traces: Sequence[Trace], path) -> Path:
             problem=p,
             answer=one.answer,
             rewards=one.rewards.tolist(),
-            weights=trace.weights.tolist(),
+            weights=None if result.weights is None else result.weights.tolist(),
             call=one.spent.calls,
             tokens=one.spent.tokens,
             candidates=one.spent.candidates,
             parents=list(one.parents),
         )
-        for p, trace in enumerate(traces)
-        for one in trace.found
+        for p, result in enumerate(results)
+        for one in result.found
     ]
     try:
         write_atomically(path, "".join(row.model_dump_json() + "\n" for row in rows))

@@ -4,7 +4,6 @@ import heapq
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,42 +20,19 @@ from ..training.contract import (
 )
 from .archive import Archive, Elite, check_preference
 from .contract import joined_of, mutation_of, target_of
+from .found import Result, Spent
 
 SHOWN = 2  # parents in a prompt in words
 NEAR = 1e-9  # a score no more than this below the target has reached it
 
 
-class Spent(NamedTuple):
-    """A budget that was used up: calls, sampled tokens, candidates.
-
-    A rollout counts whole, also the answers behind the candidate that ended the search. The other
-    rollouts of its call count if they come before it. Of an answer that was joined from two, all
-    rollouts of the call count.
-    """
-
-    calls: int
-    tokens: int
-    candidates: int
-
-
-class Found(NamedTuple):
-    """A candidate, its rewards (d,), what was spent when it was found, itself included, and the
-    answers that it was grown or joined from.
-    """
-
-    answer: str
-    rewards: np.ndarray
-    spent: Spent
-    parents: Sequence[str]
-
-
 @dataclass
-class Trace:
-    """The search on one problem. Entry c of a list is the state after call c + 1.
+class Trace(Result):
+    """A :class:`Result` with what happened on the way. Entry c of a list is the state after call
+    c + 1.
 
-    - weights (d,), target: the score is w . r; the target is :meth:`Task.target`, and infinity
-      where none is known. It becomes infinity where it assumed rewards of at most 1, and one is
-      above
+    - target: the score is w . r; the target is :meth:`Task.target`, and infinity where none is
+      known. It becomes infinity where it assumed rewards of at most 1, and one is above
     - tokens: sampled so far
     - candidates: answers so far that could be read, of the policy and joined ones. One that comes
       twice counts twice, and is scored once
@@ -64,13 +40,10 @@ class Trace:
     - cells: elites in the archive
     - answer: the best one, valid or not; None before there is any
     - solved_at: the :class:`Spent` when the target was reached; None where it was not. The search
-      ends with that call, so the lists may be shorter than ``calls``.
-    - found: every candidate, a :class:`Found`; :mod:`.found` saves them
-    - spent: the :class:`Spent` of the whole search
+      then ends with that call unless it has to go on, so the lists may be shorter than ``calls``.
     - archive
     """
 
-    instance: Any
     weights: np.ndarray
     target: float
     archive: Archive
@@ -80,12 +53,6 @@ class Trace:
     cells: list[int] = field(default_factory=list)
     answer: str | None = None
     solved_at: Spent | None = None
-    found: list[Found] = field(default_factory=list)
-
-    @property
-    def spent(self) -> Spent:
-        last = [spent[-1] if spent else 0 for spent in (self.tokens, self.candidates)]
-        return Spent(len(self.tokens), *last)
 
 
 def _beyond(vector: np.ndarray, weights: np.ndarray) -> bool:
@@ -111,9 +78,12 @@ def beginning(text: str, rng) -> str:
 
 
 class Search:
-    """The state of the search on one problem. ``rng`` is set for each call."""
+    """The state of the search on one problem. ``rng`` is set for each call.
 
-    def __init__(self, task: Task, instance, weights, archive):
+    until_solved: whether it ends when the target is reached
+    """
+
+    def __init__(self, task: Task, instance, weights, archive, until_solved: bool):
         check_problem(task, instance)
         w_star = w_star_of(task, instance)
         weights = w_star if weights is None else check_preference(weights)
@@ -121,7 +91,7 @@ class Search:
             raise ValueError(
                 f"weights of shape {weights.shape}: expected {w_star.shape}, one for each objective"
             )
-        self.task, self.key = task, task.key(instance)
+        self.task, self.key, self.until_solved = task, task.key(instance), until_solved
         self.limit = 0  # tokens of a rollout, where a policy writes them
         self.shown: np.ndarray | None = None  # weights in the prompt
         self.asked = self.read = 0  # answers of the policy
@@ -131,7 +101,6 @@ class Search:
             raise ValueError(f"archive(weights) gave {shown(empty)}: expected an Archive")
         self.trace = Trace(instance, weights, target, empty)
         self.best = float(weights @ worst_of(task, instance))
-        self.tokens = self.candidates = 0
         self.assumed = type(task).target is Task.target and front_of(task, instance) is None
         self.parents: list[str] = []  # of what the policy writes in this call
         self.origins: dict[str, list[str]] = {}  # the parents of what the task made
@@ -141,11 +110,10 @@ class Search:
 
     # --- where a call begins ----------------------------------------------------------------------
 
-    def goes_on(self, tokens: int | None, candidates: int | None) -> bool:
-        """Whether a call may begin: neither solved, nor so many tokens or candidates spent."""
-        budgets = ((self.tokens, tokens), (self.candidates, candidates))
-        left = all(most is None or spent < most for spent, most in budgets)
-        return self.trace.solved_at is None and left
+    @property
+    def done(self) -> bool:
+        """Whether the target that ends the search is reached."""
+        return self.until_solved and self.trace.solved_at is not None
 
     def prefix(self, pocket: dict, fresh: float) -> str:
         """The opening tag of a parent and some of its words; empty to begin anew."""
@@ -188,11 +156,11 @@ class Search:
     def combinations(self, most: int) -> list[str]:
         """At most so many new answers, from the most promising pairs whose elites are still there.
 
-        Once the target is reached there are none.
+        Once the search is done there are none.
         """
         found: dict[str, None] = {}
         there = {id(elite) for elite in self.trace.archive.elites.values()}
-        while self.pairs and len(found) < most and self.trace.solved_at is None:
+        while self.pairs and len(found) < most and not self.done:
             pair = heapq.heappop(self.pairs)
             first, second = pair[2:]
             if not {id(first), id(second)} <= there:
@@ -217,22 +185,19 @@ class Search:
         sampled: whether the policy wrote them
         """
         trace, task = self.trace, self.task
-        self.tokens += tokens
+        trace.pay(call, tokens)
         valid = flags_of(task, "valid", trace.instance, rewards)
         for answer, vector, counts in zip(answers, rewards, valid, strict=True):
             if answer is None:
                 continue
-            self.candidates += 1
-            spent = Spent(call, self.tokens, self.candidates)
-            parents = self.parents if sampled else self.origins[answer]
-            trace.found.append(Found(answer, vector, spent, parents))
+            trace.add(answer, vector, self.parents if sampled else self.origins[answer])
             if self.assumed and _beyond(vector, trace.weights):
                 trace.target = np.inf
             score = float(trace.weights @ vector)
             if trace.answer is None or score > self.best:
                 self.best, trace.answer = score, answer
             if score >= trace.target - NEAR and trace.solved_at is None:
-                trace.solved_at = spent
+                trace.solved_at = trace.spent
             if counts:
                 self._keep(answer, vector)
 
@@ -249,8 +214,8 @@ class Search:
     def end_call(self) -> None:
         """Write down where the search stands."""
         trace = self.trace
-        trace.tokens.append(self.tokens)
-        trace.candidates.append(self.candidates)
+        trace.tokens.append(trace.spent.tokens)
+        trace.candidates.append(trace.spent.candidates)
         trace.best.append(self.best)
         trace.cells.append(len(trace.archive.elites))
         trace.archive.end_call()

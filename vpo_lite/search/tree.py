@@ -2,7 +2,7 @@
 
 Plain sampling reads one distribution over the next token for each token that it writes. Both
 functions count their cost in such distributions and call them tokens, so they can be compared
-with sampling at equal tokens.
+with sampling at equal tokens: each returns a :class:`.found.Result`.
 
 - :func:`most_probable` finds the most probable answers. It samples nothing and repeats no answer.
   It sees no rewards before it ends.
@@ -14,6 +14,7 @@ Each step reads prompt and prefix again: no keys and values are kept. This is no
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -27,24 +28,25 @@ from ..training.answers import Answers, score_answers
 from ..training.contract import check_instances, check_policy, check_seed, prompt_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
-from .contract import check_tags, limits_of, prompt_weights
+from .contract import check_budgets, check_tags, limits_of, prompt_weights
+from .found import Result
 
 
-class Probable(NamedTuple):
-    """The n most probable answers to one problem, in order of probability.
+@dataclass
+class Probable(Result):
+    """The n most probable answers to one problem, in order of probability. ``found`` holds them.
 
-    - answers: n, as the task parsed them; no two have the same effect
+    - answers: as the task parsed them; no two have the same effect
     - rewards (n, d)
     - logprobs (n,): of the completion's tokens, its end included, in nats
-    - after (n,): tokens spent when the answer was returned
-    - tokens: spent in all
     """
 
-    answers: list[str]
-    rewards: np.ndarray
-    logprobs: np.ndarray
-    after: np.ndarray
-    tokens: int
+    rewards: np.ndarray = field(init=False)
+    logprobs: np.ndarray = field(init=False)
+
+    @property
+    def answers(self) -> list[str]:
+        return [one.answer for one in self.found]
 
 
 def most_probable(
@@ -53,7 +55,7 @@ def most_probable(
     instances: Sequence,
     *,
     answers: int,
-    tokens: int,
+    max_tokens: int,
     at_once: int = 1,
     max_new_tokens: int | None = None,
     weights: Sequence | None = None,
@@ -67,7 +69,7 @@ def most_probable(
     that is returned. This is uniform-cost search; a token costs its negative log-probability.
 
     - answers: the search ends after so many of different effect; malformed ones do not count
-    - tokens: budget for each problem; reading one prefix costs 1
+    - max_tokens: budget for each problem; reading one prefix costs 1. It is never exceeded
     - at_once: prefixes of one problem that are read together. 1 is strictly best-first. More are
       faster, but the last of them may be read in vain.
     - max_new_tokens: of a completion; None: what one answer may need
@@ -80,19 +82,21 @@ def most_probable(
     >>> import numpy as np, vpo_lite as vpo
     >>> from vpo_lite.tasks.programs import ProgramsTask
     >>> policy, task = vpo.load_policy("pocket-programs"), ProgramsTask()
-    >>> (found,) = most_probable(policy, task, [task.instance(1)], answers=3, tokens=30)
-    >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.after.tolist()
-    (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], [3, 4, 5])
+    >>> (found,) = most_probable(policy, task, [task.instance(1)], answers=3, max_tokens=30)
+    >>> found.answers, np.exp(found.logprobs).round(2).tolist()
+    (['max', 'plus', 'minus'], [0.26, 0.21, 0.19])
+    >>> [one.spent.tokens for one in found.found], found.spent.tokens
+    ([3, 4, 5], 5)
     """
     check_policy(policy)
     check_instances(task, instances)
-    for name, number in (("answers", answers), ("tokens", tokens), ("at_once", at_once)):
+    for name, number in (("answers", answers), ("max_tokens", max_tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, 1, instances, max_new_tokens, shown)
     rows = zip(instances, shown, limits, strict=True)
-    searches = [_BestFirst(policy, task, x, w, answers, tokens, limit) for x, w, limit in rows]
+    searches = [_BestFirst(policy, task, x, w, answers, max_tokens, limit) for x, w, limit in rows]
     per_pass = max(1, ROWS // at_once)
     while going := [search for search in searches if search.goes_on()]:
         for first in range(0, len(going), per_pass):
@@ -104,18 +108,13 @@ def most_probable(
             )
             for search, picked, rows in zip(part, read, logprobs, strict=True):
                 search.grow(picked, rows)
-    found = [[row.answer for row in search.found[:answers]] for search in searches]
-    rewards = score_answers(task, instances, [[row] for row in found])
-    return [
-        Probable(
-            answers=found[p],
-            rewards=rewards[p][0],
-            logprobs=np.array([row.logprob for row in search.found[:answers]]),
-            after=np.array([row.after for row in search.found[:answers]], dtype=int),
-            tokens=search.spent,
-        )
-        for p, search in enumerate(searches)
-    ]
+    results = [search.result for search in searches]
+    rewards = score_answers(task, instances, [[result.answers] for result in results])
+    for result, search, (R,) in zip(results, searches, rewards, strict=True):
+        scored = zip(result.found, R, strict=True)
+        result.found = [one._replace(rewards=vector) for one, vector in scored]
+        result.rewards, result.logprobs = R, np.array(search.logprobs)
+    return results
 
 
 class _Prefix(NamedTuple):
@@ -131,23 +130,18 @@ class _Children(NamedTuple):
     logprobs: np.ndarray
 
 
-class _Found(NamedTuple):
-    answer: str
-    logprob: float
-    after: int
-
-
 class _BestFirst:
     """The search for one problem.
 
     - queue: a heap of (-logprob, family, rank); only the most probable child of a family that is
       not read yet stands there, since the others come after it
     - complete: a heap of (-logprob, token ids) of completions that are not returned yet
+    - result: without rewards; logprobs: of its answers
     """
 
-    def __init__(self, policy: Policy, task: Task, instance, weights, answers, tokens, longest):
+    def __init__(self, policy: Policy, task: Task, instance, weights, answers, max_tokens, longest):
         self.task, self.instance, self.longest = task, instance, longest
-        self.answers, self.tokens = answers, tokens
+        self.answers, self.max_tokens = answers, max_tokens
         self.prompt = prompt_of(task, instance, 1, weights=weights, pocket=policy.pocket)
         self.decode, self.eos_ids = policy.tokenizer.decode, policy.eos_ids
         closing = policy.tokenizer.get_vocab().get(f"</{task.tag}_1>")
@@ -155,19 +149,19 @@ class _BestFirst:
         self.families: list[_Children] = []
         self.queue: list[tuple[float, int, int]] = []
         self.complete: list[tuple[float, tuple[int, ...]]] = []
-        self.found: list[_Found] = []
-        self.effects, self.spent = set(), 0
+        self.result, self.logprobs, self.effects = Probable(instance, weights), [], set()
 
     def goes_on(self) -> bool:
-        left = bool(self.queue) or not self.spent
-        return left and self.spent < self.tokens and len(self.found) < self.answers
+        left = bool(self.queue) or not self.result.spent.calls
+        return left and self.result.within(self.max_tokens, self.answers)
 
     def pick(self, most: int) -> list[_Prefix]:
         """Take the most probable prefixes out of the queue: at most so many, within the budget."""
-        if not self.spent:
+        if not self.result.spent.calls:
             return [_Prefix(0.0, ())]
-        picked = []
-        while self.queue and len(picked) < min(most, self.tokens - self.spent):
+        picked: list[_Prefix] = []
+        most = min(most, self.max_tokens - self.result.spent.tokens)
+        while self.queue and len(picked) < most:
             cost, number, rank = heapq.heappop(self.queue)
             family = self.families[number]
             picked.append(_Prefix(-cost, (*family.ids, int(family.tokens[rank]))))
@@ -176,8 +170,9 @@ class _BestFirst:
 
     def grow(self, picked: list[_Prefix], rows: torch.Tensor) -> None:
         """Put what may follow these prefixes into the queue; rows (n, V): log-probabilities."""
-        self.spent += len(picked)
-        needed = self.tokens - self.spent + 1  # of a family: so many to read, and the next one
+        self.result.pay(self.result.spent.calls + 1, len(picked))
+        # Of a family so many may be read, and one more waits.
+        needed = self.max_tokens - self.result.spent.tokens + 1
         for prefix, logprobs in zip(picked, rows.cpu().double(), strict=True):
             for end in self.ends:
                 cost = -(prefix.logprob + logprobs[end].item())
@@ -199,9 +194,11 @@ class _BestFirst:
         text = self.decode([i for i in ids if i not in self.eos_ids])
         (answer,) = self.task.parse(self.instance, text, 1)
         effect = None if answer is None else self.task.same_effect(self.instance, answer)
-        if answer is not None and effect not in self.effects:
+        left = self.result.within(None, self.answers)
+        if left and answer is not None and effect not in self.effects:
             self.effects.add(effect)
-            self.found.append(_Found(answer, -cost, self.spent))
+            self.logprobs.append(-cost)
+            self.result.add(answer, np.empty(0))
 
 
 def _most_probable_tokens(logprobs: torch.Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -215,27 +212,30 @@ def _most_probable_tokens(logprobs: torch.Tensor, most: int) -> tuple[np.ndarray
     return tokens[found.indices][:most].numpy(), found.values[:most].numpy()
 
 
-class Beam(NamedTuple):
+@dataclass
+class Beam(Result):
     """The n sets of m answers to one problem that a beam search ended with, best first.
 
+    ``found`` holds every readable answer, also those of dropped prefixes. The parents of an answer
+    are those before it in its set.
+
     - texts (n): completions
+    - answers (n): lists of m answers, as the task parsed them; None where one is missing
     - rewards (n, m, d): a missing answer has the worst vector
     - set_rewards (n,): E_w max_y w . r(y) at the alpha of the search
-    - seen (k, d): rewards of all readable answers sampled on the way, also of dropped prefixes
-    - tokens: all that were sampled
     """
 
-    texts: list[str]
-    rewards: np.ndarray
-    set_rewards: np.ndarray
-    seen: np.ndarray
-    tokens: int
+    texts: list[str] = field(init=False)
+    answers: list[list[str | None]] = field(init=False)
+    rewards: np.ndarray = field(init=False)
+    set_rewards: np.ndarray = field(init=False)
 
 
 class _Set(NamedTuple):
-    """A completion with some answers, their effects, and its rewards (m, d)."""
+    """A completion with some of m answers, their effects, and its rewards (m, d)."""
 
     text: str
+    answers: list[str | None]
     effects: frozenset
     rewards: np.ndarray
 
@@ -252,6 +252,8 @@ def beam(
     seed: int = 0,
     temperature: float = 1.0,
     max_new_tokens: int | None = None,
+    max_tokens: int | None = None,
+    max_candidates: int | None = None,
     weights: Sequence | None = None,
 ) -> list[Beam]:
     """Beam search over sets of m answers, one answer a step.
@@ -264,6 +266,9 @@ def beam(
     - alpha: concentration of the weights in the set reward
     - temperature: divides the logits
     - max_new_tokens: of one answer; None: what it may need
+    - max_tokens, max_candidates: budgets of each problem. Once one is spent no step begins. So the
+      last step may go beyond, and sets may hold fewer than m answers. All m steps together sample
+      at most branches * (1 + (m - 1) * width) answers.
     - weights: as in :func:`most_probable`
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
@@ -276,55 +281,49 @@ def beam(
     >>> (found,) = beam(policy, task, [task.instance(1)], m=3, width=2, branches=3)
     >>> found.texts[0]
     '<program_1> plus </program_1> <program_2> minus </program_2> <program_3> max </program_3>'
-    >>> found.set_rewards.round(2).tolist(), found.tokens
-    ([0.54, 0.46], 46)
+    >>> found.set_rewards.round(2).tolist(), found.spent
+    ([0.54, 0.46], Spent(calls=3, tokens=46, candidates=15))
     """
     check_policy(policy)
     check_instances(task, instances)
     for name, number in (("m", m), ("width", width), ("branches", branches)):
         check_whole(number, name)
+    check_budgets(max_tokens=max_tokens, max_candidates=max_candidates)
     alpha, seed = check_alpha(alpha), check_seed(seed)
     task.check_policy(m, policy.pocket)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
     check_tags(policy, tags)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, m, instances, max_new_tokens, shown)
-    beams = [[_Set("", frozenset(), np.empty(0))] for _ in instances]
-    seen: list[list[np.ndarray]] = [[] for _ in instances]
-    spent = [0] * len(instances)
+    results = [Beam(x, w) for x, w in zip(instances, shown, strict=True)]
+    beams = [[_Set("", [], frozenset(), np.empty(0))] for _ in instances]
     for j, tag in enumerate(tags):
         end = tags[j - 1] if j else ""
-        rows = [(p, s.text) for p, kept in enumerate(beams) for s in kept if s.text.endswith(end)]
-        beams = [[s for s in kept if not s.text.endswith(end)] for kept in beams]
+        rows = []
+        for p, result in enumerate(results):
+            if result.within(max_tokens, max_candidates):
+                rows += [(p, s.text) for s in beams[p] if s.text.endswith(end)]
+                beams[p] = [s for s in beams[p] if not s.text.endswith(end)]
         step = max(1, ROWS // branches)
         for part in (rows[i : i + step] for i in range(0, len(rows), step)):
             keys = [(seed, "beam", j, (task.key(instances[p]), text)) for p, text in part]
-            groups = sample_answers(
-                policy,
-                task,
-                [instances[p] for p, _ in part],
-                m,
-                draw_uniforms(branches, [limits[p] for p, _ in part], keys),
-                weights=[shown[p] for p, _ in part],
-                prefixes=[text for _, text in part],
-                stop=tag,
-                temperature=temperature,
-            ).groups
+            uniforms = draw_uniforms(branches, [limits[p] for p, _ in part], keys)
+            asked, prefixes = [instances[p] for p, _ in part], [text for _, text in part]
+            how = dict(prefixes=prefixes, stop=tag, temperature=temperature)
+            how |= dict(weights=[shown[p] for p, _ in part])
+            groups = sample_answers(policy, task, asked, m, uniforms, **how).groups
             for (p, _), group in zip(part, groups, strict=True):
                 beams[p] += _sets(task, group)
-                seen[p].append(group.rewards[group.parsed[:, j], j])
-                spent[p] += int(group.tokens.sum())
+                for row, R, tokens in zip(group.answers, group.rewards, group.tokens, strict=True):
+                    results[p].pay(j + 1, int(tokens))
+                    if row[j] is not None:
+                        results[p].add(row[j], R[j], [a for a in row[:j] if a is not None])
         beams = [_best(kept, width, alpha) for kept in beams]
-    return [
-        Beam(
-            texts=[s.text for s in kept],
-            rewards=np.stack([s.rewards for s in kept]),
-            set_rewards=exact_set_reward(np.stack([s.rewards for s in kept]), alpha),
-            seen=np.concatenate(seen[p]),
-            tokens=spent[p],
-        )
-        for p, kept in enumerate(beams)
-    ]
+    for result, kept in zip(results, beams, strict=True):
+        result.texts, result.answers, _, rewards = map(list, zip(*kept, strict=True))
+        result.rewards = np.stack(rewards)
+        result.set_rewards = exact_set_reward(result.rewards, alpha)
+    return results
 
 
 def _sets(task: Task, group: Answers) -> list[_Set]:
@@ -332,6 +331,7 @@ def _sets(task: Task, group: Answers) -> list[_Set]:
     return [
         _Set(
             text,
+            row,
             frozenset(task.same_effect(group.instance, a) for a in row if a is not None),
             rewards,
         )
