@@ -27,6 +27,7 @@ from vpo_lite.tasks.program_rules import OPERATIONS, PROGRAMS, Examples, HiddenR
 from vpo_lite.tasks.program_search import conditionals_of
 from vpo_lite.tasks.records import RecordTask
 from vpo_lite.tasks.wording import read_numbered, write_numbered
+from vpo_lite.training.rollouts import draw_uniforms, sample_answers
 
 TWO, THREE = HiddenRules(branches=2), HiddenRules(branches=3)
 LOW_AND_HIGH = Examples(("3072", "2154", "1145", "9009"), ("2703", "4512", "5411", "0110"))
@@ -543,6 +544,22 @@ def test_a_batch_of_problems_is_each_problem_alone_and_a_seed_repeats(pocket):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_always_anew_and_without_joining_it_is_plain_sampling(pocket):
+    """The uniforms of the calls in one draw give the same answers for the same tokens."""
+    instances = [TWO.instance(seed) for seed in (0, 1)]
+    how = dict(m=3, calls=4, seed=5, fresh=1, tries=0, until_solved=False)
+    traces = evolve(pocket, TWO, instances, **how)
+    for x, trace in zip(instances, traces, strict=True):
+        limits = [TWO.max_tokens(x, 3, pocket.pocket)]
+        keys = [[(5, "evolution tokens", call, TWO.key(x))] for call in (1, 2, 3, 4)]
+        uniforms = np.concatenate([draw_uniforms(1, limits, key) for key in keys], axis=1)
+        (plain,) = sample_answers(pocket, TWO, [x], 3, uniforms).groups
+        written = [answer for row in plain.answers for answer in row]
+        assert [one.answer for one in trace.found] == [a for a in written if a is not None]
+        assert trace.tokens == plain.tokens.cumsum().tolist() and trace.spent.calls == 4
+
+
 def test_tokens_and_candidates_are_those_that_were_sampled_and_scored(pocket, monkeypatch):
     task, groups = Endless(branches=2), []
     sample = evolution.sample_answers

@@ -123,6 +123,24 @@ def test_what_is_asked_of_candidates_that_cannot_be_compared_is_refused(tmp_path
         best_found(first, [1.0, 2.0])
 
 
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda r, path: save_found(r, path), r"^results = Trace\(.*; \[result\] for one$"),
+        (lambda r, path: save_found(r.found, path), "expected the list that a search returns"),
+        (lambda r, path: best_found(r, [1, 1]), "expected candidates; give result.found$"),
+        (lambda r, path: best_found([r], [1, 1]), "expected candidates; give result.found$"),
+        (lambda r, path: pareto_front([r]), "expected candidates; give result.found$"),
+    ],
+)
+def test_what_is_given_in_the_place_of_candidates_or_results_is_named(tmp_path, ask, said):
+    (trace,) = evolve(None, THREE, [THREE.instance(0)], m=2, calls=2, seed=0)
+    with pytest.raises(ValueError, match=said) as caught:
+        ask(trace, tmp_path / "x")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_search_may_go_on_after_its_target_for_other_weights():
     """Under its own weights it has found all there is; under others it finds more."""
     x = THREE.instance(0)

@@ -13,10 +13,12 @@ import vpo_lite.search as search
 
 def test_the_searches_are_at_hand_and_the_help_names_each():
     from vpo_lite.search.evolution import evolve
+    from vpo_lite.search.found import best_found, pareto_front, read_found, save_found
     from vpo_lite.search.tree import beam, most_probable
 
-    assert (search.evolve, search.beam, search.most_probable) == (evolve, beam, most_probable)
-    assert set(search.__all__) == {"best_of", "evolve", "beam", "most_probable"}
+    there = (evolve, beam, most_probable, best_found, pareto_front, save_found, read_found)
+    assert all(getattr(search, each.__name__) is each for each in there)
+    assert set(search.__all__) == {"best_of", *(each.__name__ for each in there)}
     helped = search.__doc__.replace("`.", "`")
     assert all(f"`{name}`:" in helped for name in search.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'evolv'"):

@@ -420,28 +420,45 @@ def test_a_beam_names_every_answer_with_what_was_spent_until_then(
     assert found.answers == [task.parse(x, text, m) for text in found.texts]
 
 
-def test_no_step_of_a_beam_begins_on_a_budget_that_is_spent(policy, task, instances):
-    x, m = instances[1], 3
-    how = dict(m=m, width=2, branches=4)
-    (whole,) = beam(policy, task, [x], **how)
-    ends = [max(f.spent for f in whole.found if f.spent.calls == step) for step in (1, 2, 3)]
-    assert [end.candidates for end in ends] == [4, 12, 20] and ends[2] == whole.spent
+@pytest.mark.slow
+def test_no_prefix_of_a_beam_goes_on_once_a_budget_is_spent(policy, task, instances):
+    """Two prefixes of four branches: 4, 8, .. 20 answers. The others stay as they are."""
+    x, m, width, branches = instances[1], 3, 2, 4
+    how = dict(m=m, width=width, branches=branches)
 
     def cut(**budget):
-        _, its = beam(policy, task, [instances[0], x], **how, **budget)
-        for one, same in zip(its.found, whole.found, strict=False):
-            assert (one.answer, one.spent) == (same.answer, same.spent)
-        missing = np.array([[a is None for a in answers] for answers in its.answers])
-        assert missing.tolist() == [[j >= its.spent.calls for j in range(m)]] * len(its.texts)
-        assert (its.rewards[missing] == task.worst(x)).all()
-        np.testing.assert_allclose(its.set_rewards, exact_set_reward(its.rewards), atol=1e-12)
-        return its.spent
+        return beam(policy, task, [instances[0], x], **how, **budget)[1]
 
-    for step in (0, 1):
-        assert cut(max_tokens=ends[step].tokens) == ends[step]
-        assert cut(max_tokens=ends[step].tokens + 1) == ends[step + 1], "the last goes beyond"
-        assert cut(max_candidates=ends[step].candidates) == ends[step]
-        assert cut(max_candidates=ends[step].candidates + 1) == ends[step + 1]
+    whole = cut()
+    ends = [one.spent for one in whole.found[branches - 1 :: branches]]
+    assert [end.candidates for end in ends] == [4, 8, 12, 16, 20] and ends[-1] == whole.spent
+    kept = [[]]  # the answers of the prefixes
+    for i, end in enumerate(ends):
+        its = cut(max_tokens=end.tokens)
+        before = ends[i - 1] if i else Spent(0, 0, 0)
+        for same in (before.tokens + 1, end.tokens):
+            assert cut(max_tokens=same).spent == end
+        for same in (before.candidates + 1, end.candidates):
+            assert cut(max_candidates=same).spent == end
+        grown = whole.found[: end.candidates]
+        for one, same in zip(its.found, grown, strict=True):
+            assert (one.answer, one.spent) == (same.answer, same.spent)
+        last = [one for one in grown if one.spent.calls == end.calls]
+        sets = [[*one.parents, one.answer] for one in last]
+        sets += [s for s in kept if s not in [one.parents for one in last]]
+        worth = {}  # by effects
+        for answers in sets:
+            R = np.vstack([task.worst(x)[None], *task.score([x], [answers])])
+            effects = frozenset(task.same_effect(x, a) for a in answers)
+            worth.setdefault(effects, float(exact_set_reward(R)))
+        best = sorted(worth.values(), reverse=True)[:width]
+        np.testing.assert_allclose(its.set_rewards, best, atol=1e-9)
+        for answers, rewards in zip(its.answers, its.rewards, strict=True):
+            there = [a for a in answers if a is not None]
+            assert answers == there + [None] * (m - len(there)) and there in sets
+            assert (rewards[len(there) :] == task.worst(x)).all()
+        if i % width == 0:  # a step is done
+            kept = [[a for a in answers if a is not None] for answers in its.answers]
 
 
 def test_sampling_stops_at_the_token_that_is_named(policy, task, instances):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..checks import check_rewards
+from ..checks import check_rewards, shown
 from ..files import DamagedError, Schema, not_written, read_json_lines, write_atomically
 from ..training.schemas import Count
 from .archive import check_preference
@@ -118,15 +118,16 @@ def best_found(found: Sequence[Kept], weights) -> Kept | None:
     ('b', ['a', 'b'])
     """
     weights = check_preference(weights)
-    return found[int(choose(_rewards(found), weights))] if found else None
+    rewards = _rewards(found)
+    return found[int(choose(rewards, weights))] if len(rewards) else None
 
 
 def pareto_front(found: Sequence[Kept]) -> list[Kept]:
     """The candidates that no other dominates; of equal rewards the first. In order of rewards, the
     highest of the first objective first. Arguments and errors as of :func:`best_found`.
     """
-    rewards, front = _rewards(found) if found else [], []
-    for i in sorted(range(len(found)), key=lambda i: tuple(rewards[i]), reverse=True):
+    rewards, front = _rewards(found), []
+    for i in sorted(range(len(rewards)), key=lambda i: tuple(rewards[i]), reverse=True):
         if not (rewards[front] >= rewards[i]).all(axis=-1).any():  # which come before it
             front.append(i)
     return [found[i] for i in front]
@@ -134,13 +135,15 @@ def pareto_front(found: Sequence[Kept]) -> list[Kept]:
 
 def _rewards(found: Sequence) -> np.ndarray:
     """The rewards (n, d) of candidates of one problem."""
+    if not isinstance(found, Sequence) or not all(hasattr(one, "rewards") for one in found):
+        raise ValueError(f"found = {shown(found)}: expected candidates; give result.found")
     problems = {getattr(one, "problem", 0) for one in found}
     if len(problems) > 1:
         raise ValueError(
             f"candidates of {len(problems)} problems: give those of one, such as "
             "[c for c in found if c.problem == 0]"
         )
-    return check_rewards([one.rewards for one in found])
+    return check_rewards([one.rewards for one in found]) if found else np.empty((0, 0))
 
 
 # --- in a file ------------------------------------------------------------------------------------
@@ -161,6 +164,10 @@ def save_found(results: Sequence[Result], path) -> Path:
     >>> len(found), found[-1].call, found[-1].candidates
     (4, 2, 4)
     """
+    if not isinstance(results, Sequence) or not all(isinstance(r, Result) for r in results):
+        raise ValueError(
+            f"results = {shown(results)}: expected the list that a search returns; [result] for one"
+        )
     rows = [
         Candidate(
             problem=p,

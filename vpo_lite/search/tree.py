@@ -2,7 +2,7 @@
 
 Plain sampling reads one distribution over the next token for each token that it writes. Both
 functions count their cost in such distributions and call them tokens, so they can be compared
-with sampling at equal tokens: each returns a :class:`.found.Result`.
+with sampling at equal tokens.
 
 - :func:`most_probable` finds the most probable answers. It samples nothing and repeats no answer.
   It sees no rewards before it ends.
@@ -83,10 +83,8 @@ def most_probable(
     >>> from vpo_lite.tasks.programs import ProgramsTask
     >>> policy, task = vpo.load_policy("pocket-programs"), ProgramsTask()
     >>> (found,) = most_probable(policy, task, [task.instance(1)], answers=3, max_tokens=30)
-    >>> found.answers, np.exp(found.logprobs).round(2).tolist()
-    (['max', 'plus', 'minus'], [0.26, 0.21, 0.19])
-    >>> [one.spent.tokens for one in found.found], found.spent.tokens
-    ([3, 4, 5], 5)
+    >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.spent
+    (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], Spent(calls=5, tokens=5, candidates=3))
     """
     check_policy(policy)
     check_instances(task, instances)
@@ -108,13 +106,12 @@ def most_probable(
             )
             for search, picked, rows in zip(part, read, logprobs, strict=True):
                 search.grow(picked, rows)
-    results = [search.result for search in searches]
-    rewards = score_answers(task, instances, [[result.answers] for result in results])
-    for result, search, (R,) in zip(results, searches, rewards, strict=True):
-        scored = zip(result.found, R, strict=True)
-        result.found = [one._replace(rewards=vector) for one, vector in scored]
-        result.rewards, result.logprobs = R, np.array(search.logprobs)
-    return results
+    rewards = score_answers(task, instances, [[search.result.answers] for search in searches])
+    for search, (R,) in zip(searches, rewards, strict=True):
+        its = search.result
+        its.found = [one._replace(rewards=r) for one, r in zip(its.found, R, strict=True)]
+        its.rewards, its.logprobs = R, np.array(search.logprobs)
+    return [search.result for search in searches]
 
 
 class _Prefix(NamedTuple):
@@ -259,21 +256,21 @@ def beam(
     """Beam search over sets of m answers, one answer a step.
 
     Each of at most ``width`` prefixes holds j whole answers. From each, ``branches`` next answers
-    are sampled, up to the closing tag. The ``width`` prefixes with the highest set rewards go on.
-    Of prefixes whose answers have the same effects only the first counts. A completion that ended
-    too early competes with them unchanged.
+    are sampled, up to the closing tag. The ``width`` prefixes with the highest set rewards go on,
+    the best first. Of prefixes whose answers have the same effects only the first counts. A
+    completion that ended too early competes with them unchanged.
 
     - alpha: concentration of the weights in the set reward
     - temperature: divides the logits
     - max_new_tokens: of one answer; None: what it may need
-    - max_tokens, max_candidates: budgets of each problem. Once one is spent no step begins. So the
-      last step may go beyond, and sets may hold fewer than m answers. All m steps together sample
-      at most branches * (1 + (m - 1) * width) answers.
+    - max_tokens, max_candidates: budgets of each problem. Once one is spent no prefix goes on, so
+      the branches of the last may exceed it, and sets may hold fewer than m answers. In all at most
+      branches * (1 + (m - 1) * width) answers are sampled.
     - weights: as in :func:`most_probable`
 
-    Draws are keyed by (seed, "beam", j, (instance, prefix)). So the result for a problem does not
-    depend on the others in the call. Raises ValueError for m, width or branches below 1, for a
-    policy that writes a closing tag as several tokens, and for too few positions of the model.
+    Draws are keyed by (seed, "beam", j, (instance, prefix)): other problems change nothing. Raises
+    ValueError for values below 1, for a policy that writes a closing tag as several tokens, and for
+    too few positions of the model.
 
     >>> import vpo_lite as vpo
     >>> from vpo_lite.tasks.programs import ProgramsTask
@@ -302,17 +299,20 @@ def beam(
         rows = []
         for p, result in enumerate(results):
             if result.within(max_tokens, max_candidates):
-                rows += [(p, s.text) for s in beams[p] if s.text.endswith(end)]
+                rows += [(p, s) for s in beams[p] if s.text.endswith(end)]
                 beams[p] = [s for s in beams[p] if not s.text.endswith(end)]
         step = max(1, ROWS // branches)
         for part in (rows[i : i + step] for i in range(0, len(rows), step)):
-            keys = [(seed, "beam", j, (task.key(instances[p]), text)) for p, text in part]
+            keys = [(seed, "beam", j, (task.key(instances[p]), s.text)) for p, s in part]
             uniforms = draw_uniforms(branches, [limits[p] for p, _ in part], keys)
-            asked, prefixes = [instances[p] for p, _ in part], [text for _, text in part]
-            how = dict(prefixes=prefixes, stop=tag, temperature=temperature)
-            how |= dict(weights=[shown[p] for p, _ in part])
+            how = dict(weights=[shown[p] for p, _ in part], prefixes=[s.text for _, s in part])
+            how |= dict(stop=tag, temperature=temperature)
+            asked = [instances[p] for p, _ in part]
             groups = sample_answers(policy, task, asked, m, uniforms, **how).groups
-            for (p, _), group in zip(part, groups, strict=True):
+            for (p, prefix), group in zip(part, groups, strict=True):
+                if not results[p].within(max_tokens, max_candidates):
+                    beams[p].append(prefix)
+                    continue
                 beams[p] += _sets(task, group)
                 for row, R, tokens in zip(group.answers, group.rewards, group.tokens, strict=True):
                     results[p].pay(j + 1, int(tokens))
