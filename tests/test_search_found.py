@@ -35,15 +35,18 @@ def test_every_candidate_comes_back_with_where_it_came_from(tmp_path, name):
     assert {len(row.parents) for row in rows} == {0, 1, 2}
 
 
-def test_a_file_that_is_damaged_or_cannot_be_written_is_told_of_in_one_line(tmp_path):
+def test_a_file_that_is_damaged_or_cannot_be_written_is_told_of_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "found.jsonl"
     path.write_text('{"problem": 0}\n')
     with pytest.raises(DamagedError, match=r"found.jsonl, line 1: field answer is missing"):
         read_found(path)
     with pytest.raises(DamagedError, match="nowhere: there is no such file"):
         read_found(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="cannot be written"):
-        save_found([], tmp_path / "nowhere" / "found.jsonl")
+    monkeypatch.chdir(tmp_path)
+    for place in (tmp_path / "nowhere" / "found.jsonl", tmp_path, "."):
+        with pytest.raises(ValueError, match="cannot be written"):
+            save_found([], place)
+    assert [each.name for each in tmp_path.iterdir()] == ["found.jsonl"]
 
 
 SEARCHES = {

@@ -165,7 +165,7 @@ def replacing(path) -> Iterator[Path]:
     was. After a kill a file with the name of :func:`leftovers` may be left.
     """
     path = Path(path)
-    staging = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    staging = path.parent / f".{path.name}-{secrets.token_hex(4)}"
     try:
         staging.touch(exist_ok=False)
         yield staging

@@ -147,8 +147,9 @@ def sample_pools(
     """One pool of at least ``answers`` answers for each instance, in whole rollouts.
 
     The pools come one by one, so that a caller can show how far it is. Draws depend on the seed,
-    the problem and its place in the list: at another place it gets other answers. Raises ValueError
-    at once for fewer than one answer or more than 2,000, for a negative seed, for an empty list,
+    the problem and its place in the list, so that a problem that is there twice gets two pools. At
+    another place it gets other answers; a call for each problem prevents this. Raises ValueError at
+    once for fewer than one answer or more than 2,000, for a negative seed, for an empty list,
     and for seeds or one problem in the place of a list of problems.
     """
     check_policy(policy)
