@@ -544,7 +544,7 @@ def test_a_second_epoch_is_clipped_against_the_sampling_policy(tiny):
 
     assert clipped() > 0
     assert clipped(micro_batch=1) == pytest.approx(clipped(), rel=0.1)
-    assert clipped(clip=1e-3) > clipped() > clipped(clip=1e5) == 0
+    assert clipped(clip=1e-3) > clipped() > clipped(clip=1, clip_high=1e5) == 0
 
 
 def by_hand(learner, cfg, rollouts, gain, kept, halves):
@@ -1115,7 +1115,7 @@ def test_each_step_has_the_learning_rate_of_its_place(tiny, monkeypatch):
     assert used == [config.lr_at(step) for step in range(4)] and len(set(used)) == 4
 
 
-@pytest.mark.parametrize("most", [1.0, 0.25])
+@pytest.mark.parametrize("most", [1.0, 0.25, 0])  # as in TRL, 0 never scales: 1e6 is out of reach
 def test_the_gradient_is_scaled_down_to_the_norm_of_the_config(tiny, monkeypatch, most):
     limits = []
     clip = torch.nn.utils.clip_grad_norm_
@@ -1123,7 +1123,7 @@ def test_the_gradient_is_scaled_down_to_the_norm_of_the_config(tiny, monkeypatch
         torch.nn.utils, "clip_grad_norm_", lambda p, limit: limits.append(limit) or clip(p, limit)
     )
     list(train(tiny(steps=1, **{"max_grad_norm": most} if most < 1 else {})))
-    assert limits == [most]
+    assert limits == [most or 1e6]
 
 
 def test_weight_decay_is_adamws_and_may_change_on_the_way(tiny, monkeypatch):
@@ -1795,10 +1795,12 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
         (dict(reward_mode="cubic"), "cubic"),
         (dict(aggregation="mean"), "unknown aggregation 'mean'"),
         (dict(micro_batch=0), "micro_batch = 0"),
-        (dict(mini_batches=3), "mini_batches = 3 with prompts = 4: .* a divisor of prompts"),
+        (dict(mini_batches=3), "mini_batches = 3 with prompts = 4: .* set mini_batches = 1, or"),
+        (dict(mini_batches=3), "or to another divisor of prompts .preset demo sets prompts = 4.$"),
         (dict(mini_batches=8), "mini_batches = 8 with prompts = 4"),
         (dict(dual_clip=1.0), "dual_clip = 1.0: must be .* above 1"),
-        (dict(max_grad_norm=0), "max_grad_norm = 0"),
+        (dict(max_grad_norm=-1), "max_grad_norm = -1"),
+        (dict(clip=1.5), "clip = 1.5: must be .* at most 1$"),  # 1 - clip would bound nothing
         (dict(weight_decay=-0.1), "weight_decay = -0.1"),
         (dict(warmup_steps=40), "warmup_steps = 40 with steps = 40"),
         (dict(lr_schedule="linear"), "unknown lr_schedule 'linear': there are constant, cosine"),
@@ -1813,6 +1815,15 @@ def test_a_config_takes_the_smallest_pocket_policy_that_reads_the_board():
 def test_configs_that_cannot_work_are_refused_with_the_value(changes, message):
     with pytest.raises(ValueError, match=message):
         vpo.TrainConfig.preset("demo", **changes)
+
+
+def test_a_refusal_names_the_values_that_are_the_presets_own():
+    with pytest.raises(ValueError, match="; set mini_batches = 1, or to") as caught:
+        vpo.TrainConfig.preset("paper", prompts=33)
+    assert str(caught.value).endswith(" (preset paper sets mini_batches = 2)")
+    with pytest.raises(ValueError) as caught:
+        vpo.TrainConfig.preset("paper", prompts=33, mini_batches=2)
+    assert "preset" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from .presets import PRESETS
 AGGREGATIONS = ("token", "sequence", "constant")
 SCHEDULES = ("constant", "cosine")
 MOST_WEIGHTS = 1_000_000
+MOST_NORM = 1e6
 MOST_MEASURED = 2_000  # answers to one problem
 # How and where a run is computed, not what. Runs that differ only here are repetitions.
 OF_THE_MACHINE = ("device", "threads", "save_every", "keep_texts", "eval_every", "compile")
@@ -120,9 +122,9 @@ class TrainConfig:
     weight_decay: float = setting(0.0, "weight decay of AdamW", least=0, most=1)
     max_grad_norm: float = setting(
         1.0,
-        "gradients are scaled down to this norm where theirs is larger; 1e6: never",
-        above=0,
-        most=1e6,
+        "gradients are scaled down to this norm where theirs is larger; 0: never",
+        least=0,
+        most=MOST_NORM,
     )
     rank: int = setting(16, "rank of LoRA", least=1, most=4096)
     lora_alpha: int = setting(32, "LoRA's output is multiplied by N / rank", least=1, most=10**6)
@@ -136,7 +138,7 @@ class TrainConfig:
     entropy: float = setting(
         0.0, "coefficient of an entropy bonus, which keeps sampling broad", least=0, most=1e6
     )
-    clip: float = setting(0.2, "PPO's clip: ratios count in [1 - X, 1 + X]", above=0, most=1e6)
+    clip: float = setting(0.2, "PPO's clip: ratios count in [1 - X, 1 + X]", above=0, most=1)
     clip_high: float | None = setting(
         None, "the clip's upper side, 1 + X (DAPO); default: --clip", above=0, most=1e6
     )
@@ -218,7 +220,13 @@ class TrainConfig:
         """The preset of this name, with ``changes``. Names: demo, patient, laptop, gpu, paper."""
         if not isinstance(name, str) or name not in PRESETS:
             raise ValueError(f"unknown preset {shown(name)}: there are {', '.join(PRESETS)}")
-        return cls(**PRESETS[name] | changes)
+        try:
+            return cls(**PRESETS[name] | changes)
+        except ValueError as error:
+            kept = {f"{k} = {v}" for k, v in PRESETS[name].items() if k not in changes}
+            if theirs := [text for text in re.findall(r"\w+ = [\w.-]+", str(error)) if text in kept]:
+                raise ValueError(f"{error} (preset {name} sets {', '.join(theirs)})") from None
+            raise
 
     def but(self, **changes: Any) -> "TrainConfig":
         """A copy with settings or task options changed. Another task starts from its defaults."""
@@ -233,6 +241,8 @@ class TrainConfig:
         object.__setattr__(self, "device", device_name(self.device))
         for option in _OPTIONS:
             object.__setattr__(self, option.name, option.check(getattr(self, option.name)))
+        if self.max_grad_norm == 0:  # never, as in TRL; others would scale gradients down to 0
+            object.__setattr__(self, "max_grad_norm", MOST_NORM)
         task = self._task
         given = [o.name for o in task.options if getattr(task, o.name) != o.default]
         object.__setattr__(self, "task_options", {name: getattr(task, name) for name in given})
@@ -249,7 +259,7 @@ class TrainConfig:
         if self.prompts % self.mini_batches:
             raise ValueError(
                 f"mini_batches = {self.mini_batches:,} with prompts = {self.prompts:,}: each holds "
-                "equally many prompts; choose a divisor of prompts"
+                "equally many prompts; set mini_batches = 1, or to another divisor of prompts"
             )
         if self.k is not None and self.k >= self.group_size:
             raise ValueError(
