@@ -758,6 +758,15 @@ def test_an_option_of_the_command_line_is_refused_in_one_line(options, said, tmp
         (["--engine", "trl", "--engine-options", "ddp_timeout=a"], "ddp_timeout = 'a': expected"),
         (["--engine", "trl", "--engine-options", "report_to=nil"], "nil is not supported, only"),
         (["--engine", "trl", "--compile"], "compile = True: with engine trl"),
+        # these failed after the first measurement, and again whenever the run went on
+        (
+            ["--engine", "trl", "--engine-options", 'generation_kwargs={"min_new_tokens": "x"}'],
+            "engine option generation_kwargs = {'min_new_tokens': 'x'}: ",
+        ),
+        (
+            ["--engine", "trl", "--engine-options", "router_aux_loss_coef=0.1"],
+            "router_aux_loss_coef = 0.1: LlamaForCausalLM is no mixture of experts; leave it out",
+        ),
     ],
 )
 def test_a_wrong_request_is_one_line_and_writes_nothing(options, words, tmp_path, capsys):

@@ -127,3 +127,24 @@ def try_parts(made) -> None:
     if made.importance_sampling_level not in (levels := ("token", "sequence")):
         given = shown(made.importance_sampling_level)
         raise ValueError(f"importance_sampling_level = {given}: there is {', '.join(levels)}")
+
+
+def try_model(policy, made) -> None:
+    """Ask the model for what only it can refuse: a loss of experts, and a token as TRL samples."""
+    import torch
+    from transformers import GenerationConfig
+
+    model, experts = policy.model.get_base_model(), made.router_aux_loss_coef
+    if experts and not hasattr(model.config.get_text_config(), "output_router_logits"):
+        raise ValueError(
+            f"engine option router_aux_loss_coef = {experts:g}: {type(model).__name__} is no "
+            "mixture of experts; leave it out"
+        )
+    if made.generation_kwargs and not made.use_vllm:
+        how = {"do_sample": True, "max_new_tokens": 1} | made.generation_kwargs
+        try:
+            ids = torch.zeros((1, 1), dtype=torch.long, device=policy.device)
+            model.generate(ids, generation_config=GenerationConfig(**how))
+        except Exception as error:  # every setting has its own
+            given = shown(made.generation_kwargs)
+            raise ValueError(f"engine option generation_kwargs = {given}: {error}") from error

@@ -32,6 +32,7 @@ from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
 from .trl import SetReward
 from .trl_memory import memory_needed
+from .trl_options import try_model
 from .trl_setup import (
     EPS,
     check_installed,
@@ -108,8 +109,10 @@ class TrlRun(AnyRun):
         team = joined(engine.options, on_cpu(config))
         with together(team):
             config = settled(config)
-            _check_options(config, engine, team)
+            made = _check_options(config, engine, team)
             learner = _learner(config)
+            with silence():
+                try_model(learner.policy, made)
             if whole(engine):
                 needed = functools.partial(memory_needed, processes=team.num_processes)
                 engines = dict(needed=needed, native=False)
@@ -317,8 +320,10 @@ def _mixed() -> str:
     return os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
 
 
-def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> None:
-    """Refuse what TRL refuses, and half precision, before anything is loaded or written."""
+def _check_options(config: TrainConfig, engine: Engine, team: PartialState):
+    """TRL's settings. Refuses what TRL refuses, and half precision, before anything is loaded or
+    written.
+    """
     configured = _mixed() == "fp16" and not engine.options.get("bf16")
     if configured or engine.options.get("fp16"):
         raise ValueError(
@@ -327,4 +332,4 @@ def _check_options(config: TrainConfig, engine: Engine, team: PartialState) -> N
         )
     with silence():
         limited = config.but(max_new_tokens=config.max_new_tokens or 1)  # no problem is drawn
-        grpo_config(limited, "unused", team.num_processes, **engine.options)
+        return grpo_config(limited, "unused", team.num_processes, **engine.options)
