@@ -118,6 +118,11 @@ def test_a_study_says_once_what_is_dropped(begun, capfd, how):
         assert cli.main(["study", "lossy.toml", "--out", f"out-{how}", *more]) == 0
         error = capfd.readouterr().err
         assert error.count(" dropped: ") == times and error.count(said) == times
+    for path in (begun / f"out-{how}").glob("*.json"):
+        kept = json.loads(path.read_text())["records"]
+        assert kept["data"] == {"read": 20, "dropped": {}}
+        for name in ("held_out_data", "validation_data"):
+            assert kept[name]["read"] == 4 and [*kept[name]["dropped"].values()] == [1]
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_a_mutated_declaration_is_read_or_refused(here, seed):
         (SMALL.replace("validation = 2", "validation = 9998"), "measured.validation = 9,998"),
         (
             SMALL.replace("problems = 3", "problems = 9999").replace("n = 2", "n = 9999"),
-            "(held_out); ask for fewer; measured.validation = 9,999: task",
+            "(held_out); write measured.between = 9000; measured.validation = 9,999: task",
         ),
         (
             SMALL.replace("answers = 4", "answers = 2"),
@@ -342,7 +342,8 @@ def test_a_plan_downloads_nothing_and_a_study_gets_its_model_before_the_first_ru
 def test_a_study_on_a_task_without_validation_problems_is_refused(here, capsys):
     text = SMALL.replace('"programs", operations = 2', '"hops", mode = "faithful", model = "any"')
     text = text.replace("problems = 3", "problems = 1").replace("between = 2", "between = 1")
-    assert "no problems for validation" in refused(here, capsys, written(here, text), "--plan")
+    said = refused(here, capsys, written(here, text), "--plan")
+    assert 'a study needs them; in settings write validation_data = "FILE"' in said
 
 
 @pytest.mark.parametrize("mistake", ['device = "cuda:99"', "prompts = 9999"])

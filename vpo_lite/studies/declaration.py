@@ -234,7 +234,7 @@ class Study:
         if judged.single:
             return
         splits = {"problems": "held_out", "between": "held_out", "validation": "validation"}
-        asked = {f"measured.{n}": (split, getattr(measured, n)) for n, split in splits.items()}
+        asked = {f"measured.{n}": (s, getattr(measured, n)) for n, s in splits.items()}
         _check_problems(judged, asked)
 
     def _check_search(self, stated: Searched) -> None:
@@ -279,12 +279,11 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
         raise ValueError(
             f"two kinds are named {twice}, upper and lower case alike: they would share files"
         )
-    made = {}
-    for name, kind, values in found:
+    for i, (name, kind, values) in enumerate(found):
         label = ", ".join([kind.label, *(f"{n} = {v}" for n, v in values.items())])
         changes = {"settings": kind.settings | values, "label": label, "vary": {}}
-        made[name] = kind.model_copy(update=changes)
-    return made
+        found[i] = name, kind.model_copy(update=changes)
+    return dict(found)
 
 
 def _first_twice(names: Iterable[str]) -> str | None:
@@ -298,14 +297,15 @@ def _check_named(names: Iterable[str], there: Iterable[str], what: str) -> None:
 
 def _check_problems(config: TrainConfig, asked: dict[str, tuple[str, int]]) -> None:
     """ValueError where a task has fewer problems than asked for: by field, split and number."""
-    seeds, faults = config.make_task().seeds, []
+    task, faults = config.make_task(), []
     for field, (split, count) in asked.items():
-        if split not in seeds:
-            has = f"has no problems for {split} with these options, and a study needs them"
-            faults.append(f"task {config.task!r} {has}")
-        elif count > len(seeds[split]):
-            has = f"has {len(seeds[split]):,} problems ({split}); ask for fewer"
-            faults.append(f"{field} = {count:,}: task {config.task!r} {has}")
+        has, there = f"task {config.task!r} has", len(task.seeds.get(split, ()))
+        if split not in task.seeds:
+            cure = f'; in settings write {split}_data = "FILE"' * hasattr(task, f"{split}_data")
+            faults.append(f"{has} no problems for {split}, and a study needs them{cure}")
+        elif count > there:
+            cure = f"{has} {there:,} problems ({split}); write {field} = {there}"
+            faults.append(f"{field} = {count:,}: {cure}")
     if faults:
         raise ValueError("; ".join(dict.fromkeys(faults)))
 

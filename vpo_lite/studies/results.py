@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
+from ..training.schemas import Records
 from .declaration import Job, Measured, Study
 from .made_from import NOW, Contents, check_alike
 
@@ -37,8 +38,10 @@ class Result(Schema):
     - validation: the figure that chooses the learning rate, on the validation problems
     - per_problem: of the last measurement; answers: asked for in training
     - measured: what the study states of measuring; judged: settings changed for it
-    - made_from: digests of data files, code and base model (made_from.py); empty in files that are
-      older than this field
+    - made_from: digests of data files, code and base model (made_from.py)
+    - records: of the data files, how many were read and dropped, as in a run's summary.json
+
+    In files that are older than one of the last two fields it is empty.
     """
 
     study: str
@@ -56,6 +59,7 @@ class Result(Schema):
     machine: str
     versions: dict[str, str]
     made_from: dict[str, str] = Field(default_factory=dict)
+    records: Records = Field(default_factory=dict)
 
     @property
     def last(self) -> Figures:

@@ -21,6 +21,7 @@ from ..files import read_json, tidy, write_atomically
 from ..locks import BusyError, lock_folder
 from ..policy.loading import check_there
 from ..tasks.base import TaskError
+from ..tasks.records import counted
 from ..tasks.sandbox import cores
 from ..training.errors import TrainingError
 from ..training.learner import Learner
@@ -226,6 +227,7 @@ def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: 
         "machine": f"{platform.machine()}, {cores()} cores, {learner.policy.device}",
         "versions": versions_of(("vpo_lite", "torch")),
         "made_from": read,
+        "records": counted(learner.task),
     }
 
 
