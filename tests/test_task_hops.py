@@ -178,6 +178,7 @@ ROW = {
         ),
         ({"question_decomposition": [{}]}, "a step names no paragraph"),
         ({"answer": " "}, "its answer is empty"),
+        ({"answer": "The ..."}, "its answer is only articles and punctuation, which do not count"),
         ({"question": " "}, "its question is empty"),
     ],
 )
@@ -186,6 +187,13 @@ def test_rows_that_are_dropped(changed, why):
         HopRecords().record(HopRecords.row.model_validate(ROW | changed))
     for null in ({}, {"answerable": None}):  # parquet writes it for a field that is not there
         assert HopRecords().record(HopRecords.row.model_validate(ROW | null)).support == (2, 0)
+
+
+def test_an_alias_without_words_is_no_answer():
+    """Any other answer without words would be right."""
+    x = HopRecords().record(HopRecords.row.model_validate(ROW | {"answer_aliases": ["?", "L."]}))
+    assert x.answers == ("Lisse", "L.")
+    assert HopRecords().vector(x, "<support>2, 0</support> <answer>!</answer>")[4] == 0
 
 
 @pytest.mark.parametrize(

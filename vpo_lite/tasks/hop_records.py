@@ -143,8 +143,11 @@ class HopRecords(RecordTask):
             raise Dropped("its question is empty")
         if not row.answer.strip():
             raise Dropped("its answer is empty")
+        if not self._counts(row.answer):
+            raise Dropped("its answer is only articles and punctuation, which do not count")
         paragraphs = tuple((p.idx, p.title, p.paragraph_text) for p in row.paragraphs)
-        answers = tuple(dict.fromkeys((row.answer, *(row.answer_aliases or ()))))
+        aliases = filter(self._counts, row.answer_aliases or ())
+        answers = tuple(dict.fromkeys((row.answer, *aliases)))
         return Question(row.question, paragraphs, tuple(support), answers)
 
     def gold(self, instance: Question) -> str:
@@ -208,6 +211,10 @@ class HopRecords(RecordTask):
     def _words(self) -> dict[str, bool]:
         """How the words of answers are normalised: keywords of :func:`normalised`."""
         return {"articles": False, "punctuation_first": self.answer_words == "musique"}
+
+    def _counts(self, answer: str) -> bool:
+        """Whether an answer has words to compare."""
+        return bool(normalised(answer, **self._words))
 
     def w_star(self, instance) -> np.ndarray:
         return np.array([1, 1, 1, 1, 3]) / 7
