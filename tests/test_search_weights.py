@@ -8,6 +8,7 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.policy import CARD
+from vpo_lite.policy.merged import write_merged
 from vpo_lite.search import beam, evolve, most_probable
 from vpo_lite.tasks.program_rules import HiddenRules
 from vpo_lite.training.learner import Learner
@@ -80,3 +81,14 @@ def test_an_adapter_that_does_not_say_how_it_was_trained_is_told_of(tmp_path):
         assert weights == [None] and said.filename == __file__
         assert "do not say whether it was trained on prompts that show weights" in str(said.message)
     assert shown_by("evolve", policy, show_weights=False) == ([None], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["goal_conditioned", "vpo"])
+def test_a_merged_model_says_whether_its_prompts_show_weights(tmp_path, method):
+    merged = write_merged(saved(tmp_path / "run", method), tmp_path / "merged")
+    policy = vpo.load_policy(merged, device="cpu")
+    goal = method == "goal_conditioned"
+    assert (shown_by("evolve", policy)[0] != [None]) == goal == policy.weight_in_prompt
+    again = vpo.load_policy(policy.save(tmp_path / "again"), device="cpu")
+    assert again.weight_in_prompt == goal

@@ -40,6 +40,8 @@ from .policy import Policy
 from .sampling import CACHE, pad_prompts
 from .weights import adapter_file, reason, weight_files
 
+SHOWS_WEIGHTS = "vpo_weight_in_prompt"  # in config.json of a merged model whose prompts show them
+
 
 @torch.inference_mode(False)  # parameters made in that mode could never be trained
 def load_policy(
@@ -105,7 +107,7 @@ def load_policy(
         rank, lora_alpha = adapter_numbers(rank, lora_alpha)
         loaded = load_base(name, device, dtype, load_in)
         model = fresh_adapter(loaded.model, rank, lora_alpha, integer(seed, "lora"), target_modules)
-        weight_in_prompt = False
+        weight_in_prompt = getattr(loaded.model.config, SHOWS_WEIGHTS, False) is True
     model.eval()
     made = bool(gradient_checkpointing), weight_in_prompt
     policy = Policy(model, loaded.tokenizer, name, loaded.pocket, dtype, load_in, *made)

@@ -13,7 +13,7 @@ from . import DTYPES, shipped
 from .adapter import AdapterCard, adapter_folder, base_folder, check_not_moved, quiet, read_card
 from .hub import from_hub
 from .libraries import BaseTunerLayer
-from .loading import load_policy
+from .loading import SHOWS_WEIGHTS, load_policy
 from .weights import writing
 
 ENOUGH_KEPT = 0.95  # of what training added, in the type that a merged model is written in
@@ -53,7 +53,8 @@ def write_merged(
 
     The folder ``out`` is made whole or not at all. It holds what ``save_pretrained`` writes:
     parameters in safetensors, settings, tokenizer and chat template. Plain transformers loads it,
-    and ``load_policy(out)`` puts a fresh adapter on it. Returns ``out``.
+    and ``load_policy(out)`` puts a fresh adapter on it. Its config.json says where it was trained
+    on prompts that show weights. Returns ``out``.
 
     - path: a run folder, or the folder of an adapter
     - base: the model that the adapter belongs on, where its files name none, or another place of it
@@ -102,6 +103,8 @@ def write_merged(
             ends = model.generation_config.eos_token_id
             if not policy.eos_ids <= set(ends if isinstance(ends, list) else [ends]):
                 model.generation_config.eos_token_id = sorted(policy.eos_ids)
+            if policy.weight_in_prompt:
+                setattr(model.config, SHOWS_WEIGHTS, True)
             model.save_pretrained(made)
             policy.tokenizer.save_pretrained(made)
         for file in made.iterdir():
