@@ -630,6 +630,17 @@ def test_a_turn_that_ends_no_completion_is_named(made, letters, tmp_path, capsys
     assert "cut off at the token limit (3): raise max_new_tokens" in said  # a letter is a token
 
 
+@pytest.mark.slow
+def test_a_template_that_writes_the_date_is_named(made, letters, tmp_path, capsys):
+    folder = shutil.copytree(made("qwen3"), tmp_path / "base")
+    plain = (folder / "chat_template.jinja").read_text()
+    few = "--steps 1 --prompts 1 --group-size 2 --device cpu --task letters_of_the_test:Letters"
+    for i, template in enumerate((plain, "{{ strftime_now('%d %b %Y') }}" + plain)):
+        (folder / "chat_template.jinja").write_text(template)
+        assert main(["train", "--model", f"{folder}", "--out", f"{tmp_path}/{i}", *few.split()]) == 0
+        assert capsys.readouterr().err.count("writes today's date into each prompt") == i
+
+
 @pytest.mark.parametrize("name", ["qwen3", "llama, no template"])
 def test_a_folder_without_its_tokenizer_names_the_cure(name, made, tmp_path):
     folder = shutil.copytree(made(name), tmp_path / "bare")

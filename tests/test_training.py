@@ -22,6 +22,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
+from transformers.utils.quantization_config import QuantizationMethod
 
 import envs
 import vpo_lite as vpo
@@ -1577,6 +1578,22 @@ def test_what_a_learner_was_given_does_not_bind_its_settings(tiny):
     given = Learner(tiny(), policy=made.policy, task=made.task)
     (record,) = train(tiny(steps=1, model="pocket-9x9", rank=2), learner=given)
     assert record.step == 1
+
+
+def test_a_base_whose_quantisation_cannot_be_trained_is_refused(tiny):
+    """A stand-in for MXFP4, which needs a GPU and kernels. TRL's trainer asks the same of it."""
+    policy = load_policy("pocket-6x6", device="cpu")
+    base = policy.model.get_base_model()
+    for trainable in (True, False):
+        found = types.SimpleNamespace(quant_method=QuantizationMethod.MXFP4)
+        base.hf_quantizer = types.SimpleNamespace(
+            is_trainable=trainable, quantization_config=found
+        )
+        base.is_quantized = True
+        if trainable:
+            Learner(tiny(), policy=policy)
+    with pytest.raises(ValueError, match="quantised by mxfp4, .* choose a copy in bfloat16"):
+        Learner(tiny(), policy=policy)
 
 
 def trained(learner):

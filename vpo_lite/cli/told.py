@@ -85,13 +85,18 @@ def warn_of_one_problem(config, given: dict) -> None:
         note(f"there is one {task.noun} to train on and to measure: {flags} {do} nothing")
 
 
-def warn_of_length(run) -> None:
-    """Warn of requests that are longer than what the model was made for."""
+def warn_of_requests(run) -> None:
+    """Warn of requests that change with the date, or are longer than what the model was made for."""
     from ..training.memory import lengths
 
     if not run.main:
         return
     policy = run.learner.policy
+    if policy.pocket is None and "strftime_now" in str(policy.tokenizer.chat_template):
+        note(
+            f"the chat template of {run.config.base_model} writes today's date into each prompt: "
+            "on another day the same command trains on other prompts"
+        )
     prompt, new = lengths(policy, run.config, run.learner.task)
     if policy.positions and prompt + new > policy.positions:
         note(

@@ -38,8 +38,8 @@ from .told import (
     warn_after_training,
     warn_of_answers,
     warn_of_held_out,
-    warn_of_length,
     warn_of_one_problem,
+    warn_of_requests,
     warn_of_unused,
 )
 
@@ -205,7 +205,7 @@ def _value(text: str):
 def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     started = time.perf_counter()
     state_memory(run, quiet)
-    warn_of_length(run)
+    warn_of_requests(run)
     if run.first == 0:
         if run.main:
             tell_of_records(run.config)

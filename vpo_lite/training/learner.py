@@ -5,7 +5,7 @@ import math
 import torch
 
 from .. import checks, estimators, messages
-from ..policy.adapter import adapter_folder
+from ..policy.adapter import adapter_folder, quiet
 from ..policy.decoder import DecoderView, compiler_missing
 from ..policy.loading import load_policy
 from ..policy.policy import Policy
@@ -52,6 +52,7 @@ class Learner:
                 load_in=config.load_in,
                 gradient_checkpointing=config.gradient_checkpointing,
             )
+        _check_trainable(self.policy)
         if config.compile:
             _check_compile(self.policy)
         if config.rollout_dtype != "auto":
@@ -85,6 +86,23 @@ class Learner:
         check_method(self.task, config)
         self.policy.weight_in_prompt = shown  # a saved policy tells it to a search
         self.checked = asked
+
+
+def _check_trainable(policy: Policy) -> None:
+    """Raise ValueError for a base whose own quantisation gives no gradients, such as MXFP4 on a
+    GPU. TRL's trainer refuses it, too.
+    """
+    base = policy.model.get_base_model()
+    if not getattr(base, "is_quantized", False):
+        return
+    with quiet():
+        trainable = base.hf_quantizer.is_trainable
+    if not trainable:
+        method = base.hf_quantizer.quantization_config.quant_method
+        raise ValueError(
+            f"model = {policy.base!r}: its parameters are quantised by {method.value}, through "
+            "which transformers cannot train; choose a copy in bfloat16, if need be with load_in"
+        )
 
 
 def _check_compile(policy: Policy) -> None:
