@@ -442,10 +442,10 @@ def vowels(completions, **columns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("marked", [True, False])
-def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(marked, tmp_path, recwarn):
+@pytest.mark.parametrize(("marked", "every"), [(True, 1), (False, 1), (False, 3)])
+def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(marked, every, tmp_path, recwarn):
     """lr 0 and the likeliest tokens: the same answers at every step. Rows that are not marked are
-    measured with the weights of the step, and it is said.
+    measured with the weights of the step, and it is said, also of a single evaluation at the end.
     """
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -463,7 +463,7 @@ def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(marked, tmp_path,
         max_completion_length=8,
         logging_steps=1,
         eval_strategy="steps",
-        eval_steps=1,
+        eval_steps=every,
         report_to=[],
         use_cpu=True,
         bf16=False,
@@ -481,14 +481,14 @@ def test_trl_evaluates_an_unchanged_policy_alike_at_every_step(marked, tmp_path,
     logs = trainer.state.log_history
     trained = [log["reward"] for log in logs if "reward" in log]
     measured = [log for log in logs if "eval_reward" in log]
-    assert [log["step"] for log in measured] == [1, 2, 3] and len(set(trained)) == 3
+    assert [log["step"] for log in measured] == [*range(every, 4, every)] and len(set(trained)) == 3
     # the exact expectation over uniform weights of one answer is the mean of its objectives
     means = [
         (log["eval_vpo/objective/brief"] + log["eval_vpo/objective/vowels"]) / 2 for log in measured
     ]
     assert len(set(means)) == 1 and means[0] > 0
     rewards = [log["eval_reward"] for log in measured]
-    assert rewards == pytest.approx(means, abs=1e-6) if marked else len(set(rewards)) == 3
+    assert rewards == pytest.approx(means, abs=1e-6) if marked else len(set(rewards)) == 3 // every
 
 
 # --- the rows and the settings of a run -----------------------------------------------------------

@@ -64,7 +64,8 @@ class SetReward:
     TRL does not tell a reward function that it evaluates. A column ``vpo_held_out`` of true values
     does: :attr:`ask_held_out` adds it. Such rows have the exact expectation (K = infinity), or one
     fixed weight vector for a method that draws one; in every step the same. Where the log of TRL
-    has an evaluation and no row had the column, the main process warns once.
+    has an evaluation, or rows come after the last step, and none had the column, the main process
+    warns once.
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
@@ -273,6 +274,7 @@ class SetReward:
             self._to_mark &= asks is not None
         self._to_mark &= HELD_OUT not in columns
         found = any(name.startswith("eval_") for row in log[self._logged :] for name in row)
+        found |= 0 < getattr(state, "max_steps", 0) <= state.global_step  # training is over
         if not (self._to_mark and found):
             return []
         self._to_mark = False
