@@ -272,6 +272,8 @@ def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_aga
     trained(config.but(model="pocket-6x6", max_new_tokens=None, lr=1e-2, steps=3), run)
     row = RunFolder(run).measured()[0]
     step = row.pop("step")
+    assert main(["evaluate", str(run), "--adapter", f"{step}"]) == 2
+    assert f"of this run there is {run}/adapter, {run}/adapter-2" in capsys.readouterr().err
     again = ["evaluate", str(run), "--adapter", str(run / f"adapter-{step}"), "--json"]
     assert main(again) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -1068,7 +1068,7 @@ def test_an_adapter_without_a_base_is_measured_with_the_runs_settings(trained, t
     "command, words",
     [
         ("evaluate {run}", "README.md there says how to get the adapter from veRL"),
-        ("evaluate {run} --adapter {base}", "no adapter is there that belongs on"),
+        ("evaluate {run} --adapter {base}", "holds no trained adapter; of this run there is none"),
         (
             "compare {run}",
             "trained by veRL; its README.md says how to get the adapter; compare the",

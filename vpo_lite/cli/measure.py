@@ -53,6 +53,7 @@ def evaluate_flags(made, arguments) -> None:
 def evaluate_runs(options) -> int:
     with requests():
         from ..files import digest
+        from ..policy.adapter import adapter_folder
         from ..policy.loading import load_policy
         from ..policy.shipped import name_of_folder
         from ..tasks.records import counted
@@ -92,6 +93,10 @@ def evaluate_runs(options) -> int:
             base = name_of_folder(config.base_model)  # the adapter may name another one
             policy = load_policy(folder.path, base=base, device=options.device)
         else:
+            if adapter_folder(options.adapter) is None:
+                kept = sorted(map(str, folder.path.glob(f"{ADAPTER}*"))) or ["none"]
+                cure = f"of this run there is {', '.join(kept)}"
+                raise Wrong(f"--adapter {options.adapter}: holds no trained adapter; {cure}")
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
     changed = [n for n in other_now(folder.digests(), config) if n != "method"]
