@@ -244,6 +244,8 @@ def test_truth_values_and_inf_vary(here):
         (["small.toml", "--out", "out", "--table", "--kinds", "vpo"], "leave them out"),
         (["small.toml", "--out", "out", "--search"], "move vpo-lr0.001-seed0.json away"),
         (["small.toml", "--seeds", "0"], "--seeds 0: must be 1 or more"),
+        # small states 2; "all these runs are finished" hid that no third seed was run
+        (["small.toml", "--seeds", "3"], "small states 2; for more write seeds = 3 in its file"),
         (["small.toml", "--workers", "0"], "--workers 0: must be 1 or more"),
         (["small.toml", "--workers", "2", "--plan"], "leave it out"),
         (["small.toml", "--run", "vpo-lr0.1-seed0"], "there are vpo-lr0.001-seed0"),

@@ -99,6 +99,12 @@ def _check(study, folder, options) -> None:
     for name in ("seeds", "workers"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise Wrong(f"--{name} {getattr(options, name)}: must be 1 or more")
+    most = max(map(study.seeds, options.kinds or study.kinds))
+    if (options.seeds or 0) > most:
+        raise Wrong(
+            f"--seeds {options.seeds}: it takes the first of the study's seeds, and study "
+            f"{study.name} states {most}; for more write seeds = {options.seeds} in its file"
+        )
     of_one = options.table is not None or options.run_key is not None
     if (of_one or options.search) and any(_wanted(options).values()):
         raise Wrong(
