@@ -635,9 +635,10 @@ def test_a_template_that_writes_the_date_is_named(made, letters, tmp_path, capsy
     folder = shutil.copytree(made("qwen3"), tmp_path / "base")
     plain = (folder / "chat_template.jinja").read_text()
     few = "--steps 1 --prompts 1 --group-size 2 --device cpu --task letters_of_the_test:Letters"
+    run = ["train", "--model", str(folder), *few.split()]
     for i, template in enumerate((plain, "{{ strftime_now('%d %b %Y') }}" + plain)):
         (folder / "chat_template.jinja").write_text(template)
-        assert main(["train", "--model", f"{folder}", "--out", f"{tmp_path}/{i}", *few.split()]) == 0
+        assert main([*run, "--out", f"{tmp_path}/{i}"]) == 0
         assert capsys.readouterr().err.count("writes today's date into each prompt") == i
 
 

@@ -1586,13 +1586,11 @@ def test_a_base_whose_quantisation_cannot_be_trained_is_refused(tiny):
     base = policy.model.get_base_model()
     for trainable in (True, False):
         found = types.SimpleNamespace(quant_method=QuantizationMethod.MXFP4)
-        base.hf_quantizer = types.SimpleNamespace(
-            is_trainable=trainable, quantization_config=found
-        )
+        base.hf_quantizer = types.SimpleNamespace(is_trainable=trainable, quantization_config=found)
         base.is_quantized = True
         if trainable:
             Learner(tiny(), policy=policy)
-    with pytest.raises(ValueError, match="quantised by mxfp4, .* choose a copy in bfloat16"):
+    with pytest.raises(ValueError, match=r"quantised by mxfp4, .* choose a copy in bfloat16"):
         Learner(tiny(), policy=policy)
 
 

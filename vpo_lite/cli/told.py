@@ -86,7 +86,7 @@ def warn_of_one_problem(config, given: dict) -> None:
 
 
 def warn_of_requests(run) -> None:
-    """Warn of requests that change with the date, or are longer than what the model was made for."""
+    """Warn of requests that change with the date, or exceed what the model was made for."""
     from ..training.memory import lengths
 
     if not run.main:

@@ -223,8 +223,9 @@ class TrainConfig:
         try:
             return cls(**PRESETS[name] | changes)
         except ValueError as error:
-            kept = {f"{k} = {v}" for k, v in PRESETS[name].items() if k not in changes}
-            if theirs := [text for text in re.findall(r"\w+ = [\w.-]+", str(error)) if text in kept]:
+            named = re.findall(r"\w+ = [\w.-]+", str(error))
+            kept = [f"{k} = {v}" for k, v in PRESETS[name].items() if k not in changes]
+            if theirs := [text for text in kept if text in named]:
                 raise ValueError(f"{error} (preset {name} sets {', '.join(theirs)})") from None
             raise
 
