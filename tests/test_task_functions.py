@@ -1,5 +1,6 @@
 """Rows and reward functions of one's own: read, asked, scored and trained on, as with TRL."""
 
+import asyncio
 import functools
 import json
 import math
@@ -54,14 +55,28 @@ def narrow(completions):
 def low(completions, **columns):
     return [-1.0] * len(completions)
 
-async def later(completions, **columns):
-    return [0.0] * len(completions)
+import asyncio
+import functools
+
+LOOPS = []
+
+async def later(completions, total, **columns):
+    LOOPS.append(asyncio.get_running_loop())
+    await asyncio.sleep(0)
+    return [float(str(t) in text(c)) for c, t in zip(completions, total)]
 
 class Later:
-    async def __call__(self, completions, **columns):
-        return [0.0] * len(completions)
+    __call__ = staticmethod(later)
 
 later_object = Later()
+later_in_part = functools.partial(later)
+
+async def fails(completions, **columns):
+    await asyncio.sleep(0)
+    raise OSError("no network")
+
+async def leaves(completions, **columns):
+    raise SystemExit(3)
 
 def hard(completions, total, **columns):
     return [float(t) for t in total]
@@ -529,8 +544,6 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
             dict(held_out_data=[{"prompt": "?"}]),
             "must be the path of a file: write these rows into one",
         ),
-        (dict(reward_funcs="my_rewards:later"), "later is asynchronous"),
-        (dict(reward_funcs="my_rewards:later_object"), "Later is asynchronous"),
         (dict(reward_weights="1,x"), "reward_weights = '1,x': expected numbers"),
         (dict(reward_weights="0,0"), "nothing but zeros"),
         (dict(reward_weights="1"), r"weights w\*: 1 for 2 functions; give one each"),
@@ -544,6 +557,39 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
 def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words):
     with pytest.raises(ValueError, match=words):
         mine(**options)
+
+
+@pytest.mark.parametrize("name", ["later", "later_object", "later_in_part"])
+def test_a_function_may_be_asynchronous(mine, name):
+    """TRL takes these, too. A client with open connections works on one loop only, also in a
+    notebook, whose thread has a loop that runs.
+    """
+    task = mine(reward_funcs=f"my_rewards:{name},brief")
+    x, answers = task.instance(0), ["2", "no"]
+    expected = [[float(str(x.columns["total"]) in a), 1 / (1 + len(a))] for a in answers]
+    assert task.score([x], [answers])[0].tolist() == expected
+
+    async def notebook():
+        return task.score([x], [answers])[0].tolist(), asyncio.get_running_loop()
+
+    found, own = asyncio.run(notebook())
+    assert found == expected
+    first, second = sys.modules["my_rewards"].LOOPS
+    assert first is second is not own
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fails", r"fails raised OSError: no network \(my_rewards.py, line \d+\)"),
+        ("leaves", "leaves raised SystemExit: 3"),
+    ],
+)
+def test_an_asynchronous_function_that_fails_is_named(mine, name, words):
+    task = mine(reward_funcs=f"my_rewards:{name}")
+    for _ in range(2):  # the second call waits for nothing, either
+        with pytest.raises(TaskError, match=words):
+            task.score([task.instance(0)], [["4"]])
 
 
 @pytest.mark.parametrize(

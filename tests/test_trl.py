@@ -375,7 +375,14 @@ def short(completions, **columns):
 
 
 async def later(completions, **columns):
-    return [0.0] * len(completions)
+    return correct(completions, **columns)
+
+
+def test_a_function_may_be_asynchronous():
+    found, expected = (
+        call(SetReward.of_functions([f], answers=2), TEXTS) for f in (later, correct)
+    )
+    assert found == expected and max(found) > 0
 
 
 def test_wrong_functions_are_said_in_one_line():
@@ -384,8 +391,6 @@ def test_wrong_functions_are_said_in_one_line():
     assert call(SetReward.of_functions([low], answers=2, worst=-2.0, K=1), TEXTS)[3] == -2
     with pytest.raises(TaskError, match="short returned 1 rewards for 5 answers"):
         call(SetReward.of_functions([short], answers=2), TEXTS)
-    with pytest.raises(ValueError, match="later is asynchronous"):
-        SetReward.of_functions([later])
     with pytest.raises(ValueError, match="at least one"):
         SetReward.of_functions([])
     with pytest.raises(ValueError, match="worst holds 1 values that are NaN"):

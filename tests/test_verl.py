@@ -435,7 +435,7 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
         (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),
         (dict(task="hops", answers=101), "m = 101: this policy writes 1 to 100 answers"),
         (dict(task="hops", K=0), "K = 0"),
-        (dict(objectives=["a"]), "name a plain function"),
+        (dict(objectives=["a"]), "reward.custom_reward_function: name a function"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, words):
@@ -466,6 +466,21 @@ def test_own_rewards_are_asked_for_one_answer_at_a_time():
         ValueError, match=r"returned 0.5: expected a dict with a number for each of a"
     ):
         wrong.score([row], [["hi"]])
+
+
+def test_own_rewards_may_be_asynchronous():
+    """As veRL's own managers allow; the answers of a rollout are judged at the same time."""
+    waiting = asyncio.Semaphore(0)
+
+    async def compute_score(solution_str, **_):
+        if solution_str == "first":
+            await waiting.acquire()  # until the second answer is judged
+        waiting.release()
+        return {"a": float(len(solution_str))}
+
+    row = {"data_source": "x", "reward_model": {"ground_truth": "4"}}
+    task = OwnScores(compute_score, ["a"])
+    assert [r.tolist() for r in task.score([row, row], [["first", "no"], []])] == [[[5], [2]], []]
 
 
 def test_own_rewards_may_be_below_0():

@@ -84,7 +84,9 @@ def raised_by(error: BaseException) -> str:
     ...     print(raised_by(error))
     KeyError: 1 (own.py, line 2)
     """
+    between = str(Path(__file__).with_name("awaiting.py"))  # where the function is asynchronous
     called = traceback.extract_tb(error.__traceback__)[1:]  # frame 0 holds the try
+    called = [f for f in called if f.filename != between]
     lines = [f for f in called if f.filename == called[0].filename]
     where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
     return raised(error) + where

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..awaiting import awaited, together
 from ..checks import check_finite, shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
@@ -175,8 +176,8 @@ class OwnScores(Task):
     The prompts ask for m answers in numbered tags, as `numbered_form(m, tag)` of
     ``vpo_lite/tasks/wording.py`` says. With m = 1 the whole completion is the answer. The function
     is called as veRL calls it, with one answer as ``solution_str``, and returns a dict with a
-    number for each objective. A missing answer has ``worst``, one number or one for each objective:
-    none should be lower, or the policy learns to write no answers.
+    number for each objective. It may be asynchronous. A missing answer has ``worst``, one number or
+    one for each objective: none should be lower, or the policy learns to write no answers.
 
     >>> def brief(data_source, solution_str, ground_truth, extra_info):
     ...     return {"correct": solution_str == ground_truth, "brief": 1 / len(solution_str)}
@@ -198,10 +199,8 @@ class OwnScores(Task):
         worst: float | Sequence[float] = 0.0,
     ):
         super().__init__()
-        if not callable(compute_score) or inspect.iscoroutinefunction(compute_score):
-            raise ValueError(
-                "reward.custom_reward_function: name a plain function, not an asynchronous one"
-            )
+        if not callable(compute_score):
+            raise ValueError("reward.custom_reward_function: name a function")
         names = () if isinstance(objectives, str) else tuple(objectives)  # its letters, else
         if not names:
             raise ValueError(
@@ -230,22 +229,29 @@ class OwnScores(Task):
         return answer.strip()
 
     def score(self, instances, answers) -> list[np.ndarray]:
-        rows = zip(instances, answers, strict=True)
         return [
-            np.array([self._one(x, a) for a in texts]).reshape(-1, len(self.names))
-            for x, texts in rows
+            np.array(self._of(x, texts)).reshape(-1, len(self.names))
+            for x, texts in zip(instances, answers, strict=True)
         ]
 
-    def _one(self, fields: Mapping, answer: str) -> list[float]:
+    def _of(self, fields: Mapping, answers: Sequence[str]) -> list[list[float]]:
+        found = [self._called(fields, answer) for answer in answers]
+        if any(map(inspect.isawaitable, found)):
+            found = awaited(together(found))
+        return [self._numbers(one) for one in found]
+
+    def _called(self, fields: Mapping, answer: str):
         extra = dict(fields.get("extra_info") or {}) | dict(fields.get("tool_extra_fields") or {})
         extra["num_turns"] = fields.get("__num_turns__")
         extra["rollout_reward_scores"] = fields.get("reward_scores", {})
-        found = self.compute_score(
+        return self.compute_score(
             data_source=fields["data_source"],
             solution_str=answer,
             ground_truth=fields["reward_model"]["ground_truth"],
             extra_info=extra,
         )
+
+    def _numbers(self, found) -> list[float]:
         if not isinstance(found, Mapping) or not set(self.names) <= set(found):
             raise TaskError(
                 f"the reward function returned {shown(found)}: expected a dict with a number for "

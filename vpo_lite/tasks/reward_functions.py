@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..awaiting import awaited
 from ..checks import (
     LARGEST,
     MOST_OBJECTIVES,
@@ -33,7 +34,8 @@ class RewardFunctions:
     a function of the row's columns that returns one or the other. So a row's objectives are known
     without any answer: all processes draw the same weights for it, also where none can be read.
 
-    - functions: one or more, not asynchronous; a name that occurs twice gets a number
+    - functions: one or more; a name that occurs twice gets a number. Asynchronous ones are awaited,
+      one after the other
     - worst: what None stands for, one number or one for each function. No function may return less:
       a missing answer, which earns it, would then be worth more. Less by 1e-6 of its size, or of 1,
       is rounding, and counts as the worst.
@@ -64,9 +66,7 @@ class RewardFunctions:
                 what = type(function).__name__
                 raise ValueError(f"functions: {what} is a model: give a function that asks it")
             called = (function, type(function).__call__)
-            if any(map(inspect.iscoroutinefunction, called)):
-                raise ValueError(f"functions: {_name(function)} is asynchronous: give a plain one")
-            if any(map(inspect.isgeneratorfunction, called)):
+            if any(map(_yields, called)):
                 raise ValueError(
                     f"functions: {_name(function)} yields its rewards: let it return a list"
                 )
@@ -192,9 +192,13 @@ class RewardFunctions:
         return f"{', '.join(told)} {none}" if told else ""
 
 
+def _yields(function: Callable) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
 def _called(name: str, function: Callable, given: Mapping):
     try:
-        return function(**given)
+        return awaited(function(**given))
     except (KeyboardInterrupt, MemoryError):  # for the latter training names settings to lower
         raise
     except BaseException as error:  # SystemExit would end a run without a word; panics of Rust
