@@ -271,7 +271,11 @@ def test_a_signal_finishes_the_step_and_says_how_to_go_on(small, tmp_path, name)
     from safetensors import safe_open
 
     with safe_open(tmp_path / "run" / "state.safetensors", "pt") as file:
-        assert int(file.metadata()["step"]) == len(metrics.read_text().splitlines())
+        done = int(file.metadata()["step"])
+    assert done == len(metrics.read_text().splitlines())
+    assert errors.endswith(f"--resume {tmp_path / 'run'}; --steps {done} ends it there\n")
+    assert main(["train", "--resume", str(tmp_path / "run"), "--steps", str(done), "--json"]) == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == done
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

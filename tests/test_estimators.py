@@ -845,3 +845,12 @@ def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["vpo", "grpo", "set_max"])
+def test_an_objective_that_no_answer_of_a_prompt_earns_changes_no_advantage(method):
+    """As where a reward function of several does not concern this prompt."""
+    R = np.random.default_rng(0).random((2, 6, 1 if method == "grpo" else 3, 2))
+    more = np.concatenate([R, np.zeros((*R.shape[:3], 1))], axis=3)
+    found, expected = (vpo.advantages(method, one, eps=1e-12) for one in (more, R))
+    np.testing.assert_allclose(found, expected, atol=1e-9)

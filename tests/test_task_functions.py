@@ -1220,7 +1220,7 @@ def test_an_exported_run_says_which_modules_a_cluster_needs(mine):
     functions = ours.but(data=mine().data, reward_funcs="my_rewards:correct")
     assert functions.code == {"reward_funcs": "my_rewards:correct"} and ours.code == {}
     words = readme(functions, 1, 1, {"train.parquet": 1, "held_out.parquet": 1})
-    assert "The module of `my_rewards:correct` must be importable there.\n" in words
+    assert "The module of `my_rewards:correct` must be importable there.\nSo set PYTHON" in words
     assert f"The data file `{mine.folder / 'rows.jsonl'}` must be readable there.\n" in words
     assert f"The model folder `{mine.folder}` must be readable there.\n" in words
     named = readme(ours.but(model="some/model"), 1, 1, {"train.parquet": 1, "held_out.parquet": 1})

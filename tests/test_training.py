@@ -1301,6 +1301,21 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
 
 
 @pytest.mark.slow
+def test_a_run_may_end_early(tiny, tmp_path):
+    run = Run.begin(tiny(steps=4), tmp_path / "run")
+    run.start()
+    assert next(run.steps()).step == 1
+    with pytest.raises(
+        ValueError, match="1 of 4 steps are done; train the rest, or end it"
+    ) as said:
+        run.finish()
+    run.save()
+    end = str(said.value).rpartition("then ")[2]
+    assert eval(end, {"Run": Run}).finish()["steps"] == 1
+    assert (run.path / "adapter").is_dir()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [2, 5])
 def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, first):
     """To the bit on the CPU. With first = 5 its last two steps have no state yet: a kill."""

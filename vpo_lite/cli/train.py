@@ -63,8 +63,8 @@ def flags(made, arguments) -> None:
         "--resume",
         type=path,
         metavar="FOLDER",
-        help="continue the run of this folder, with its settings; --steps may make it longer, and "
-        "how it is computed may change, such as --device and --micro-batch",
+        help="continue the run of this folder, with its settings; --steps may make it longer, or "
+        "end it early, and how it is computed may change, such as --device and --micro-batch",
     )
     made.add_argument(
         "--engine",
@@ -233,6 +233,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
         all_done = run.train(tell)
     if not all_done:
         then = f"go on with: {run.folder.go_on}"
+        if run.config.lr_schedule == "constant":  # others end at their own step
+            then += f"; --steps {run.done} ends it there"
         status = _status(asked_to_stop)
         return say(f"stopped after step {run.done}; {then}", status) if run.main else status
     if not quiet:

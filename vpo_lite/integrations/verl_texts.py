@@ -220,6 +220,7 @@ MERGE = (
 def readme(config: TrainConfig, gpus: int, nodes: int, count: dict[str, int]) -> str:
     named = config.code.values()
     own = "".join(f"The module of `{x}` must be importable there.\n" for x in named)
+    own += "So set PYTHONPATH before `ray start` and `./run.sh`.\n" if named else ""
     folder = Path(config.base_model).is_absolute()
     own += f"The model folder `{config.base_model}` must be readable there.\n" * folder
     data = "".join(f"The data file `{f}` must be readable there.\n" for f in config.files.values())
@@ -267,6 +268,7 @@ in bfloat16. The second needs another environment, with vpo_lite and all its dep
     {MERGE.format(steps=config.steps)}
     vpo-lite evaluate . --adapter merged/lora_adapter
 
+veRL prints its figures. For W&B, too, add `"trainer.logger=[console,wandb]"` to `./run.sh`.
 `vpo/valid_rate`, `vpo/solved_rate` and `objectives/...` are means over the answers of a rollout. On
 held-out problems the reward is exact (K = infinity).
 """

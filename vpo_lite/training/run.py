@@ -132,8 +132,9 @@ class AnyRun(ABC):
         """
         if self.unfinished:
             raise ValueError(
-                f"{self.path}: {self.done} of {self.config.steps} steps are done; "
-                "train the rest first"
+                f"{self.path}: {self.done} of {self.config.steps} steps are done; train the "
+                f"rest, or end it here: save(), then Run.resume({str(self.path)!r}, steps="
+                f"{self.done})"
             )
         records = self.folder.records()
         seconds = sum(r.seconds for r in records)
@@ -202,8 +203,8 @@ class Run(AnyRun):
     @classmethod
     def resume(cls, path: str | os.PathLike, steps: int | None = None, **machine: Any) -> "Run":
         """Go on with a run. steps: its steps in all; more than it had make it longer, even if it is
-        finished. machine: settings of how it is computed, such as device or micro_batch
-        (`config.OF_THE_MACHINE`), that shall differ from the run's.
+        finished; as many as are done end it. machine: settings of how it is computed, such as
+        device or micro_batch (`config.OF_THE_MACHINE`), that shall differ from the run's.
 
         Raises ValueError where there is none, where all its steps are done, where it is damaged,
         where its data changed, where another engine began it, where its learning rate falls to 0 at
