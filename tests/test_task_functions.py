@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from small_models import byte_model
-from transformers import GPT2Config, GPT2Model
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main, records
@@ -789,6 +790,21 @@ def test_a_run_of_either_engine(mine, command, engine):
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+@pytest.mark.slow
+def test_a_model_trained_elsewhere_is_measured(mine, command):
+    """Here by peft alone. any@1 is the mean of w.r over answers and the held-out weights."""
+    base = AutoModelForCausalLM.from_pretrained("model")
+    get_peft_model(base, LoraConfig(init_lora_weights=False)).save_pretrained("theirs")
+    options = dict(task="functions", data="rows.jsonl", reward_funcs="my_rewards:correct,brief")
+    small = dict(model="model", max_new_tokens=8, device="cpu", eval_answers=6)
+    config = TrainConfig(method="grpo", **options, **small)
+    first, found = (vpo.evaluate(load_policy(p), config) for p in ("model", "theirs"))
+    w = vpo.metrics.preferences(2).mean(axis=0)
+    means = found["objectives"]
+    assert found["any_at_k"]["1"] == pytest.approx(w @ [means["correct"], means["brief"]])
+    assert found["any_at_k"] != first["any_at_k"]
 
 
 @pytest.mark.slow
