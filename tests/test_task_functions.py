@@ -560,6 +560,17 @@ def test_what_cannot_work_is_refused_when_the_task_is_made(mine, options, words)
         mine(**options)
 
 
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_a_dataset_of_hugging_face_is_written_as_rows(mine, kind):
+    made = pytest.importorskip("datasets").Dataset.from_list([row | {"note": None} for row in SUMS])
+    getattr(made, f"to_{kind}")(f"theirs.{kind}")
+    ours, task = mine(), FunctionsTask(data=f"theirs.{kind}", reward_funcs="my_rewards:correct")
+    for seed in range(9):
+        found, expected = task.instance(seed), ours.instance(seed)
+        assert found.prompt == expected.prompt
+        assert found.columns == {**expected.columns, "note": None}
+
+
 @pytest.mark.parametrize("name", ["later", "later_object", "later_in_part"])
 def test_a_function_may_be_asynchronous(mine, name):
     """TRL takes these, too. A client with open connections works on one loop only, also in a
