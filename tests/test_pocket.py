@@ -12,9 +12,10 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.pocket import pretrain
 from vpo_lite.pocket.card import model_card
+from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.pocket.pretrain import HELD_OUT, held_out_figures, new_model
-from vpo_lite.pocket.recipe import recipe_class
+from vpo_lite.pocket.recipe import recipe_class, recipe_names
 from vpo_lite.policy import shipped
 from vpo_lite.policy.loading import fingerprint, load_policy
 from vpo_lite.policy.tokenizer import encode, word_tokenizer
@@ -35,6 +36,21 @@ def about(name):
 def config_of(name):
     stored = about(name)
     return recipe_class(stored.get("task", "maze")).from_json(stored["config"])
+
+
+@pytest.mark.parametrize("task", recipe_names())
+def test_demonstrations_are_a_function_of_settings_and_number(task):
+    recipe, small = recipe_class(task), dict(updates=10, batch=4)
+    one, other = Demonstrations(recipe(**small)), Demonstrations(recipe(**small))
+    seen = [one[i] for i in range(40)]
+    assert recipe.task == task and len(one) == 40
+    assert [other[i] for i in (39, 0, 7)] == [seen[i] for i in (39, 0, 7)]
+    another = Demonstrations(recipe(**small, seed=1))
+    assert seen[:10] != [another[i] for i in range(10)]
+    assert len({tuple(row.prompt) for row in seen}) == 40
+    assert max(len(row.prompt + row.completion) for row in seen) <= recipe.longest
+    words = recipe().vocabulary()
+    assert len(set(words)) == len(words)
 
 
 def test_they_are_there():

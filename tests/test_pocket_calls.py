@@ -7,8 +7,6 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.pocket.calls import CallsRecipe, demonstrate, spoilt
-from vpo_lite.pocket.demonstrations import Demonstrations
-from vpo_lite.pocket.recipe import recipe_class
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.tasks.call_plans import CallPlans, Part, front_of
 from vpo_lite.training.answers import read_answers
@@ -19,19 +17,6 @@ HAND = (
     Part("hotel", ("nights=4", "room=b"), ("hotel_400", "hotel_040", "hotel_004")),
     Part("taxi", ("pet=no",), ("taxi_400", "taxi_040", "taxi_003", "taxi_222")),
 )
-
-
-def test_demonstrations_are_a_function_of_settings_and_number():
-    recipe = CallsRecipe(updates=10, batch=4)
-    one, other = Demonstrations(recipe), Demonstrations(CallsRecipe(updates=10, batch=4))
-    assert len(one) == 40 and [one[i] for i in (39, 0, 7)] == [other[i] for i in (39, 0, 7)]
-    seen = [one[i] for i in range(40)]
-    another = Demonstrations(CallsRecipe(updates=10, batch=4, seed=1))
-    assert seen[:10] != [another[i] for i in range(10)]
-    assert len({tuple(row.prompt) for row in seen}) == 40
-    assert recipe_class("calls") is CallsRecipe
-    words = CallsRecipe().vocabulary()
-    assert len(set(words)) == len(words)
 
 
 def test_a_prompt_with_its_answers_always_fits():

@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file
 
 import vpo_lite as vpo
-from vpo_lite.pocket.demonstrations import Demonstrations
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.pocket.pretrain import pretrain
 from vpo_lite.pocket.programs import ProgramsRecipe, demonstrate
@@ -23,18 +22,6 @@ def test_there_is_a_recipe_for_each_task_that_has_a_policy():
     assert recipe_class("programs") is ProgramsRecipe and recipe_class("maze") is MazeRecipe
     with pytest.raises(ValueError, match=r"task 'chess': has no recipe .* there is .*'maze'"):
         recipe_class("chess")
-
-
-def test_demonstrations_are_a_function_of_settings_and_number():
-    recipe = ProgramsRecipe(updates=10, batch=4)
-    one, other = Demonstrations(recipe), Demonstrations(ProgramsRecipe(updates=10, batch=4))
-    assert len(one) == 40 and [one[i] for i in (39, 0, 7)] == [other[i] for i in (39, 0, 7)]
-    assert one[0] != Demonstrations(ProgramsRecipe(updates=10, batch=4, seed=1))[0]
-    seen = [one[i] for i in range(40)]
-    assert len({tuple(row.prompt) for row in seen}) == 40
-    assert max(len(row.prompt + row.completion) for row in seen) <= recipe.longest
-    words = ProgramsRecipe().vocabulary()
-    assert len(set(words)) == len(words)
 
 
 def test_a_prompt_with_its_answers_always_fits():
