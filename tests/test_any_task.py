@@ -23,7 +23,6 @@ import vpo_lite as vpo
 from vpo_lite.checks import shown
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
-from vpo_lite.policy.policy import Policy
 from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
@@ -380,22 +379,6 @@ def test_a_task_with_another_attribute_of_our_name_is_named_before_training(mode
     monkeypatch.setattr(Letters, "reward_functions", [len], raising=False)
     with pytest.raises(ValueError, match="task 'letters': reward_functions must be None or"):
         Learner(config(model))
-
-
-def test_an_evaluation_samples_no_more_at_a_time_than_a_training_step(model, monkeypatch):
-    """Its memory is stated before training; a large model may fit no more."""
-    cfg = config(model)
-    policy, task, real, rows = Learner(cfg).policy, cfg.make_task(), Policy.sample, []
-
-    def sample(self, prompts, uniforms, *arguments, **settings):
-        rows.append(uniforms.shape[0] * uniforms.shape[1])
-        return real(self, prompts, uniforms, *arguments, **settings)
-
-    whole = vpo.evaluate(policy, cfg.but(prompts=64), answers=30, problems=3, task=task)
-    monkeypatch.setattr(Policy, "sample", sample)
-    parts = vpo.evaluate(policy, cfg, answers=30, problems=3, task=task)
-    assert max(rows) <= cfg.prompts * cfg.group_size < sum(rows)
-    assert parts == whole
 
 
 def test_more_weights_than_can_be_drawn_are_refused_before_the_first_step(model):

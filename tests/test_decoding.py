@@ -290,10 +290,13 @@ def test_of_a_distribution_that_is_no_number_a_token_is_drawn_that_exists(size):
 
 
 def test_in_single_precision_no_uniform_number_becomes_one(monkeypatch):
+    """Else the last token would be drawn, which has probability 0."""
     monkeypatch.setattr(drawing, "SINGLE", ("cpu",))
-    u = drawing._on_device(np.array([0.0, 0.5, 1 - 2**-53]), torch.device("cpu")).numpy()
-    assert u.dtype == np.float32
-    assert u.tolist() == [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
+    u = drawing._on_device(np.array([[0.0], [0.5], [1 - 2**-53]]), torch.device("cpu"))
+    assert u.dtype == torch.float32
+    assert u[:, 0].tolist() == [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
+    logp = torch.log_softmax(torch.tensor([[0.0, 0.0, -1e4]]), -1).expand(3, 3)
+    assert drawing._draw(logp, u)[:, 0].tolist() == [0, 1, 1]
 
 
 def test_a_rare_token_of_a_large_vocabulary_is_drawn_in_its_turn():

@@ -4,7 +4,6 @@ A request is either taken, or refused with status 2, one line, and nothing writt
 a fault.
 """
 
-import json
 import os
 import random
 import shutil
@@ -19,7 +18,6 @@ from printed import refused
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError, making
 from vpo_lite.pocket.maze import MazeRecipe
-from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.tasks import task_class
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.errors import TrainingError
@@ -170,22 +168,6 @@ def test_low_requests_that_0_1_0_took_or_failed_at(here, capsys, arguments, said
 def test_more_answers_than_can_be_measured_are_refused(finished, capsys):
     line = refused(capsys, "evaluate", finished, "--answers", "1000000", "--device", "cpu")
     assert "answers = 1000000: must be 1 to 2,000" in line
-
-
-def test_a_large_pool_is_sampled_in_parts_and_is_the_same(finished, monkeypatch, capsys):
-    ask = ["evaluate", str(finished), "--answers", "12", "--device", "cpu", "--json"]
-    assert main(ask) == 0
-    whole = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr("vpo_lite.training.evaluate.ROWS", 4)  # 6 rollouts of 2 answers
-    rows = []
-
-    def sample(model, prompts, uniforms, **settings):
-        rows.append(uniforms.shape[0] * uniforms.shape[1])
-        return sample_tokens(model, prompts, uniforms, **settings)
-
-    monkeypatch.setattr("vpo_lite.policy.policy.sample_tokens", sample)
-    assert main(ask) == 0
-    assert json.loads(capsys.readouterr().out) == whole and rows == [4, 2]
 
 
 def test_m3_a_maze_with_too_many_items_is_refused_before_a_folder_is_made(here, capsys):
