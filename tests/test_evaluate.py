@@ -1027,31 +1027,6 @@ def test_evaluation_is_at_temperature_one_and_every_goal_gets_its_own_prompt(
 
 
 @pytest.mark.slow
-def test_a_maze_draws_the_same_whoever_else_is_evaluated(tiny_policy_folder):
-    """Budgets differ from maze to maze, so the longest completion does; the answers of the first
-    maze must not.
-    """
-    config = TrainConfig.preset("demo", model=str(tiny_policy_folder))
-    policy = load_policy(tiny_policy_folder, device="cpu")
-    mazes = sorted((envs.generate("lite-6x6", s) for s in range(12)), key=lambda z: z.budget)
-    assert mazes[0].budget < mazes[-1].budget
-
-    def uniforms_of(instances):
-        seen = []
-        monkey = type("Spy", (), {})()
-        monkey.pocket, monkey.texts = policy.pocket, policy.texts
-        monkey.sample = lambda prompts, u, *t, **k: (
-            seen.append(u) or policy.sample(prompts, u, *t, **k)
-        )
-        list(sample_pools(monkey, TASK, config, instances, 3, 0))
-        return seen[0][0]
-
-    alone, together = uniforms_of(mazes[:1]), uniforms_of([mazes[0], mazes[-1]])
-    assert alone.shape[1] < together.shape[1]
-    assert np.array_equal(alone, together[:, : alone.shape[1]])
-
-
-@pytest.mark.slow
 def test_a_rollout_ends_where_its_own_problem_says_whoever_else_is_sampled(tiny_policy_folder):
     """A policy that never ends writes on to its limit. Beside a larger maze it wrote further, so
     its last answer could count or not.

@@ -1,7 +1,6 @@
 """The metrics against brute force, other libraries' definitions and values worked by hand."""
 
 import itertools
-import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -193,19 +192,6 @@ def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
     assert value == pytest.approx(float(vpo.exact_set_reward(corners[indices])))
     assert value > (1 - 1 / np.e) * float(vpo.exact_set_reward(corners))
     assert value >= vpo.best_subset(corners, 2)[1]
-
-
-@pytest.mark.slow
-def test_best_subset_of_many_objectives_takes_little_memory():
-    R = rng().random((60, 20))
-    tracemalloc.start()
-    indices, value = vpo.best_subset(R, 3)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 100 * 2**20
-    assert value == float(vpo.exact_set_reward(R[indices]))
-    pairs = vpo.exact_set_reward(R[list(combinations(range(60), 2))], points=1024)
-    assert value > pairs.max()
 
 
 def test_best_subset_is_a_record_of_indices_and_value():

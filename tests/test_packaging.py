@@ -67,26 +67,6 @@ def test_the_lower_bounds_that_were_tried_are_those_that_are_required():
     assert PROJECT["requires-python"] == f">={tried[1]}"
 
 
-@pytest.mark.slow
-def test_four_files_can_be_copied_into_other_code(tmp_path):
-    """As the reference says. Nothing else of the package is found there."""
-    (tmp_path / "mine").mkdir()
-    for name in ("estimators", "exact", "objective", "checks"):
-        shutil.copy(ROOT / "vpo_lite" / f"{name}.py", tmp_path / "mine")
-    code = """
-import sys
-from mine.estimators import METHODS, advantages
-R = [[[[1, 0], [0, 1]], [[1, 0], [1, 0]]]]  # the first set is worth 3/4, the second 1/2
-assert advantages("vpo", R).round(2).tolist() == [[1, -1]] and "grpo" in METHODS
-loaded = {name.partition(".")[0] for name in sys.modules}
-assert not {"vpo_lite", "envs", "torch", "pydantic"} & loaded, loaded
-"""
-    made = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stderr
-
-
 def test_constraints_stay_within_the_ranges():
     from packaging.specifiers import SpecifierSet
 

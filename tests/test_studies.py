@@ -395,19 +395,6 @@ def test_made_up_styles_are_one_hot_and_follow_the_text():
     assert (task.valid(tests, R) == R[:, : len(tests.inputs)].any(axis=1)).all()
 
 
-def test_a_killed_study_goes_on_and_ends_the_same(study, folder, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    lost = copy / "grpo-lr0.001-seed1.json"
-    before = json.loads(lost.read_text())
-    lost.unlink()
-    (again,) = runner.run_study(study, copy)
-    assert (
-        again.kind == "grpo"
-        and json.loads(lost.read_text())["checkpoints"] == (before["checkpoints"])
-    )
-
-
 class Killed(BaseException):
     """Ends a run at once, as a kill does: nothing that follows in it runs."""
 

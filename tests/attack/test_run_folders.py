@@ -474,12 +474,6 @@ def test_a_summary_that_was_cut_is_measured_again_as_its_error_says(finished, ca
     assert json.loads(path.read_text()) == json.loads(text), "seconds are those of the records"
 
 
-def test_the_report_never_takes_the_place_of_another_file(finished, capsys):
-    before = tree(finished)
-    line = refused(capsys, "compare", finished, "--html", finished / "config.json")
-    assert "name it FILE.html" in line and tree(finished) == before
-
-
 def test_a_run_of_another_python_package_is_named(stopped, capsys):
     """An error of the task's module is not hidden behind the folder."""
     config = json.loads((stopped / "config.json").read_text())
@@ -702,15 +696,6 @@ def test_a_run_goes_on_with_the_weights_and_settings_that_it_began_with(
     longer = config | {"steps": 4, "threads": 2, "model": str(moved)}
     (run.path / "config.json").write_text(json.dumps(longer))
     assert [r.step for r in Run.resume(run.path).steps()] == [2, 3, 4]
-
-
-def test_files_are_as_open_as_the_umask_allows(small_config, tmp_path):
-    before = os.umask(0o077)
-    try:
-        folder = RunFolder.create(tmp_path / "run", small_config)
-    finally:
-        os.umask(before)
-    assert (folder.path / "config.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_whole_of_python_refuses_in_one_line(finished, small_config):

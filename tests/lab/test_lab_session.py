@@ -44,18 +44,6 @@ def test_a_run_that_failed_before_its_first_step_says_where_to_look():
         _ = lab.runs["vpo"].record
 
 
-@pytest.mark.slow
-def test_paused_run_goes_on_as_if_it_had_never_paused():
-    whole, parts = Lab(steps=3, **SMALL), Lab(steps=3, **SMALL)
-    whole.train()
-    assert whole.join(WAIT)
-    for _ in range(3):
-        parts.step()
-        assert parts.join(WAIT), parts.last_error
-    assert parts.state == "finished"
-    assert [r.set_reward for r in parts.records] == [r.set_reward for r in whole.records]
-
-
 @pytest.mark.long
 def test_training_is_cut_to_fit_where_memory_is_short(monkeypatch):
     lab, used, step = Lab(steps=2, **SMALL), [], loop.train_step
@@ -284,14 +272,6 @@ def test_a_recordings_panel_pauses_nobody_and_says_what_k_would_do(slow):
     assert told in said
     said = " ".join(recorded.change(K="inf").sentence().split())
     assert "With K = ∞ no weights are drawn: the scores of this step's rollouts are exact." in said
-
-
-def test_steps_added_after_the_end_go_on_from_there(slow):
-    lab = Lab(steps=2)
-    lab.train()
-    assert lab.join(WAIT)
-    lab.train(steps=4)
-    assert lab.join(WAIT) and [r.step for r in lab.records] == [1, 2, 3, 4]
 
 
 class Panic(BaseException):
