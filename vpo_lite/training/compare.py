@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -72,22 +73,49 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     return rows
 
 
-class _Kind(NamedTuple):
-    """Runs of one kind, their settings as they are compared, the keys of their single problems
-    (None: on many), and their figures: {figure: one value for each problem, by its place}, and
-    {figure: one value for each run}, which is empty for runs on several single problems.
-    """
+@dataclass
+class _Kind:
+    """Runs of one kind, and their settings as they are compared."""
 
     runs: list[Finished]
     settings: dict
-    single: list[str | None]
-    by_problem: dict[str, dict]
-    by_run: dict[str, list[float | None]]
 
     @property
     def config(self) -> TrainConfig:
         """That of the first run."""
         return self.runs[0].config
+
+    @cached_property
+    def single(self) -> list[str | None]:
+        """The key of each run's single problem; None for a run on many."""
+        tasks = [run.config.make_task() for run in self.runs]
+        return [task.key(task.instance(0)) if task.single else None for task in tasks]
+
+    @cached_property
+    def tables(self) -> list[dict[str, list]]:
+        """Of each run {figure: one value per problem}, of the figures that all these runs have."""
+        tables = [flattened(run.summary["per_problem"]) for run in self.runs]
+        names = [name for name in tables[0] if all(name in table for table in tables)]
+        return [{name: table[name] for name in names} for table in tables]
+
+    @cached_property
+    def by_problem(self) -> dict[str, dict]:
+        """{figure: one value per problem, by its place: the mean over runs that measured it}."""
+        found: dict[str, dict] = {name: {} for name in self.tables[0]}
+        for key, table in zip(self.single, self.tables, strict=True):
+            for name, values in found.items():
+                for i, value in enumerate(table[name]):
+                    values.setdefault(i if key is None else key, []).append(value)
+        return {n: {place: _mean(v) for place, v in values.items()} for n, values in found.items()}
+
+    @cached_property
+    def by_run(self) -> dict[str, list[float | None]]:
+        """{figure: one mean over problems for each run}; empty for runs on several single problems,
+        since there a run differs by its problem, too.
+        """
+        if len(set(self.single)) > 1:
+            return {}
+        return {name: [_mean(table[name]) for table in self.tables] for name in self.tables[0]}
 
 
 def _of_seeds(name: str, compared: list[_Kind], peers: list[_Kind]) -> list[Noise]:
@@ -115,12 +143,7 @@ def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
                 "leave one out, or train with another --seed"
             )
         kinds.setdefault(kind, []).append(finished)
-    return [_kind(runs, json.loads(kind)) for kind, runs in kinds.items()]
-
-
-def _kind(runs: list[Finished], settings: dict) -> _Kind:
-    single = [_problem_of(run) for run in runs]
-    return _Kind(runs, settings, single, _by_problem(runs, single), _by_run(runs, single))
+    return [_Kind(runs, json.loads(kind)) for kind, runs in kinds.items()]
 
 
 def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
@@ -207,42 +230,6 @@ def _means(kind: _Kind) -> dict:
     for run, key in zip(kind.runs, kind.single, strict=True):
         parts.setdefault(key, []).append(_compared(run.summary))
     return means([means(part) for part in parts.values()])
-
-
-def _tables(runs: list[Finished]) -> list[dict[str, list]]:
-    """Of each run {figure: one value per problem}, of the figures that all these runs have."""
-    tables = [flattened(run.summary["per_problem"]) for run in runs]
-    names = [name for name in tables[0] if all(name in table for table in tables)]
-    return [{name: table[name] for name in names} for table in tables]
-
-
-def _by_problem(runs: list[Finished], single: list[str | None]) -> dict[str, dict]:
-    """{figure: one value per problem, by its place: the mean over the runs that measured it}, of
-    the figures that all these runs have. single: as of a :class:`_Kind`
-    """
-    tables = _tables(runs)
-    found: dict[str, dict] = {name: {} for name in tables[0]}
-    for key, table in zip(single, tables, strict=True):
-        for name, values in found.items():
-            for i, value in enumerate(table[name]):
-                values.setdefault(i if key is None else key, []).append(value)
-    return {n: {place: _mean(v) for place, v in values.items()} for n, values in found.items()}
-
-
-def _by_run(runs: list[Finished], single: list[str | None]) -> dict[str, list[float | None]]:
-    """{figure: one mean over problems for each run}, of the figures that all these runs have; empty
-    for runs on several single problems, since there a run differs by its problem, too.
-    """
-    if len(set(single)) > 1:
-        return {}
-    tables = _tables(runs)
-    return {name: [_mean(table[name]) for table in tables] for name in tables[0]}
-
-
-def _problem_of(run: Finished) -> str | None:
-    """The key of the single problem of a run; None for a run on many."""
-    task = run.config.make_task()
-    return task.key(task.instance(0)) if task.single else None
 
 
 def _mean(values: list) -> float | None:
