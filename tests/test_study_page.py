@@ -126,6 +126,30 @@ def test_the_set_methods_end_alike():
         assert sure("multi_rlvr_paid", figure, "vpo") == -1
 
 
+@pytest.mark.slow
+def test_the_fair_objection_on_programs():
+    walks = {}  # {kind: {rate: (2, 6)}}: means of best@1 and any@30 over five seeds
+    for kind, at in study_page.runs_of_all_seeds("programs").items():
+        for lr, runs in at.items():
+            early = [
+                [(p.figures["best"][0], p.figures["any"][29]) for p in r.checkpoints[:-1]]
+                for r in runs
+            ]
+            last = [[np.mean(r.per_problem[f][:64]) for f in ("best@1", "any@30")] for r in runs]
+            walk = np.concatenate([np.mean(early, axis=0), [np.mean(last, axis=0)]]).T
+            walks.setdefault(kind, {})[lr] = walk
+    ours, other = walks["vpo"][4e-4][:, -1], walks["grpo_x3"][4e-4][:, 0]
+    assert [*ours, *other] == pytest.approx([0.114, 0.255, 0.114, 0.247], abs=0.0006)
+    of = {kind: study_page.runs_of_all_seeds("programs")[kind][4e-4] for kind in study_page.PAIR}
+    tokens = of["grpo_x3"][0].checkpoints[0].tokens / of["vpo"][0].checkpoints[-1].tokens
+    assert tokens == pytest.approx(0.2, abs=0.02)
+    points = {kind: np.concatenate([*at.values()], axis=1) for kind, at in walks.items()}
+    assert {x.shape for x in points.values()} == {(2, 42)}
+    for least, best in ((0.25, "vpo"), (0.22, "grpo_x3")):
+        top = {kind: one[any30 > least].max() for kind, (one, any30) in points.items()}
+        assert max(top, key=top.get) == best and abs(np.subtract(*top.values())) > 0.015
+
+
 def test_max_at_k_finds_more_with_thirty_and_less_with_one(found):
     for figure in ("best@30", "any@30"):
         assert sure("max_at_k", figure, "vpo") == 1
