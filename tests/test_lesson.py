@@ -537,6 +537,20 @@ def test_play_walks_through_the_steps_and_pause_stops_it(page):
 
 @pytest.mark.browser
 @pytest.mark.slow
+@pytest.mark.parametrize("letters", [100, 200])
+def test_the_sliders_stay_where_they_are_when_play_becomes_pause(page, letters):
+    page.evaluate(f"() => {{ document.documentElement.style.fontSize = '{letters}%'; }}")
+    places = []
+    for text in ("Play", "Pause", "Play"):
+        assert text in page.inner_text("#play")
+        places.append([page.locator(f"#{knob}").bounding_box() for knob in ("step", "alpha")])
+        settled(page, lambda: page.click("#play"))
+    settled(page, lambda: page.click("#play"))
+    assert places[0] == places[1] == places[2]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
     triangle = page.locator("#winners svg")
     settled(page, lambda: page.select_option("#who", label="GRPO"))
