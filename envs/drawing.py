@@ -1,6 +1,6 @@
 """Pictures of a maze with routes on it: SVG for notebooks, RGB for videos, text for terminals.
 
-Squares differ by shape or letter, not by colour alone. Routes differ by colour and dashes, of five
+Squares differ by shape or letter, not by colour alone. Routes differ by colour and dashes, of eight
 kinds each, and in SVG they have numbers. In text they do not differ. Longer than 350 lines because
 the three kinds of picture share colours and signs.
 """
@@ -32,9 +32,15 @@ FLOOR, WALL, GRID_LINE = "#FFFFFF", "#3B3B3B", "#C8C8C8"
 
 # Of routes or answers 1, 2, ... None is a colour of an item or of a method (tests/test_looks.py);
 # all are dark enough for white letters.
-ROUTE_COLOURS = ("#332288", "#DD1C80", "#01665E", "#8C510A", "#661100")
-DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8")
-MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down")
+ROUTE_COLOURS = (
+    *("#332288", "#DD1C80", "#01665E", "#8C510A", "#661100"),
+    *("#7860D8", "#480048", "#9C00FC"),
+)
+DASHES = ("", "14 7", "3 7", "16 6 3 6", "26 8", "12 5 3 5 3 5", "26 6 10 6", "3 4 3 12")
+MARKERS = (
+    *("circle", "square", "triangle-up", "diamond", "triangle-down"),
+    *("hexagon", "star", "cross"),
+)
 
 # letter -> (its colour, what lies under it)
 _LETTER_COLOURS = {

@@ -47,15 +47,17 @@ EDGE = {"color": "black", "width": 1}  # around a marker
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
 # Of methods of yours, from the end. The grey of set_max is too like FRONT.
 SPARE = [style for name, style in STYLES.items() if name != "set_max"]
-# Of answers 1 to 5 as on the board, and of labels without a method: none looks like a method. From
-# the sixth on they have looks of methods.
+# Of answers 1 to 8 as on the board, and of labels without a method: none has a method's colour. The
+# ninth looks like the first.
 ANSWERS = [
     Look("", "#332288", "circle", "solid"),
     Look("", "#DD1C80", "square", "dash"),
     Look("", "#01665E", "triangle-up", "dot"),
     Look("", "#8C510A", "diamond", "dashdot"),
     Look("", "#661100", "triangle-down", "longdash"),
-    *SPARE[4:],
+    Look("", "#7860D8", "hexagon", "12px,5px,3px,5px,3px,5px"),
+    Look("", "#480048", "star", "26px,6px,10px,6px"),
+    Look("", "#9C00FC", "cross", "3px,4px,3px,12px"),
 ]
 
 

@@ -14,7 +14,7 @@ from .faces import face_of
 from .view import View
 from .words import is_maze
 
-MOST_ROUTES = len(ROUTE_COLOURS) + 1  # of the true front
+MOST_ROUTES = len(ROUTE_COLOURS)  # of the true front
 MOST_NAMED = 4  # objectives whose names stand beside their numbers
 LONGEST_ANSWER = 600  # letters
 
