@@ -2,6 +2,7 @@
 drives.
 """
 
+import dataclasses
 import gc
 import os
 import re
@@ -131,6 +132,8 @@ def test_the_status_line_says_what_a_turned_knob_does_at_rest(slow):
         return float(found[2])
 
     assert correlation(2) < correlation(8) < correlation(128)
+    anew = status_line(dataclasses.replace(replayed.view(), restart="seed"))
+    assert "Press <b>Train anew</b>" in anew and "correlation" not in anew, "they fit in one line"
     assert "K = ∞: exact scores" in status_line(replayed.change(K="inf").view())
 
 
@@ -250,7 +253,11 @@ def test_a_second_lab_pauses_the_first_and_threads_do_not_double(slow):
     second = Lab(steps=1000)
     assert first.state == "running"  # code that makes a lab, or looks at a recording, pauses none
     second.panel.draw()
-    assert first.join(WAIT) and first.state == "paused" and "newer panel" in first.view().message
+    assert (
+        first.join(WAIT)
+        and first.state == "paused"
+        and "newer panel opened" in first.view().message
+    )
     second.train()
     assert until(lambda: len(second.records) >= 1)
     first.train()

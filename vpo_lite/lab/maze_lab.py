@@ -165,7 +165,7 @@ class Lab(Session):
             from .panel import panel_for
 
             if self.state != "recorded":
-                self.pause_other("A newer panel was opened")
+                self.pause_other("A newer panel opened")
             self._panel = panel_for(self, self._panel_kind)
             rehearsal.begin(self.config)
         return self._panel

@@ -135,7 +135,7 @@ class Session:
         other = Session._training()
         if other in (None, self):
             return None
-        other.pause(f"{why}. Go on here whenever you like.")
+        other.pause(f"{why}. {PAUSED}")
         return other
 
     def stop(self) -> Self:

@@ -131,7 +131,9 @@ def status_line(view: View) -> Html:
 
 def _at_rest(view: View) -> Html:
     """What a turned knob changes, for the status line: it is in sight where the words are not."""
-    if view.methods != view.active and not view.restart:
+    if view.restart:
+        return html("")
+    if view.methods != view.active:
         named = " + ".join(look(method).text for method in view.methods)
         return html(" · Train starts <b>{}</b> from step 1", named)
     if view.agreement is None or view.message or len(view.active) > 1:
