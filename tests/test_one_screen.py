@@ -50,7 +50,7 @@ MEASURE = """() => {
   }
   plots.simplex = join(all('.ternary .toplevel, .ternarylayer', plot).map(box));
 
-  const boards = all('.vpo-board figure').map(box);
+  const boards = all('.vpo-board figure').map(box), mazes = all('svg.maze').map(box);
   const controls = all(
     '.vpo-controls .widget-inline-hbox:not(.widget-play), .vpo-controls button').map(box);
   const texts = all('text', plot.querySelector('.svg-container')).filter((e) =>
@@ -95,7 +95,7 @@ MEASURE = """() => {
   const others = { figure: box(plot.querySelector('.main-svg')) };
   all('.vpo-words').forEach((e) => { others.words = box(e); });
   others.status = box(lab.querySelector('.vpo-status'));
-  return { view, plots, boards, controls, texts, cut, letters: letters.slice(0, 6), others,
+  return { view, plots, boards, mazes, controls, texts, cut, letters: letters.slice(0, 6), others,
     wide: page.scrollWidth - page.clientWidth,
     room: lab.clientWidth, figure: layout.width, large: lab.classList.contains('vpo-large') };
 }"""
@@ -246,10 +246,9 @@ def check(page, boards, sizes=SIZES, large=False):
 
 def large_out_of_sight(drawn):
     """With large letters: the whole maze, and beside it most of the curve that training moves."""
-    (board,), coverage, bottom = drawn["boards"], drawn["plots"]["coverage"], drawn["view"][3]
-    maze = board[2] - board[0]  # as high as wide, and its title above
-    if board[1] + maze > bottom:
-        yield f"{board[1] + maze - bottom:.0f} pixels of the maze are not in sight"
+    (maze,), coverage, bottom = drawn["mazes"], drawn["plots"]["coverage"], drawn["view"][3]
+    if maze[3] > bottom:
+        yield f"{maze[3] - bottom:.0f} pixels of the maze are not in sight"
     if bottom - coverage[1] < 0.7 * (coverage[3] - coverage[1]):
         yield "most of the coverage is not in sight"
 
@@ -262,6 +261,50 @@ def test_before_training(page):
         "on the triangle one sees K, and only there"
     )
     check(page, boards=1, large=True)
+
+
+ROWS = """() => {
+  const page = document.querySelector('.vpo-lab').closest('.jp-WindowedPanel-outer');
+  const boxes = [...document.querySelectorAll('.vpo-lab .vpo-controls > * > *')]
+    .map((e) => e.getBoundingClientRect()).filter((box) => box.width);
+  const middles = boxes.map((box) => (box.top + box.bottom) / 2).sort((a, b) => a - b);
+  const more = document.querySelector('.vpo-status').getBoundingClientRect().top;
+  return [middles.filter((y, i) => !i || y - middles[i - 1] > 8).length,
+    (more - page.getBoundingClientRect().top) / page.clientHeight]; }"""
+
+
+def test_large_letters_leave_the_window_to_the_pictures(page):
+    """More had a row of its own; at a zoom of 150 % the controls filled the window."""
+    put(page, "Lab()")
+    page.kernel("lab.panel.controls.large.value = True")
+    page.page.wait_for_selector(".vpo-lab.vpo-large .vpo-board.large")
+    measure(page, SMALL)
+    assert page.page.evaluate(ROWS)[0] == 2
+    zoomed = SMALL[0] * 2 // 3, SMALL[1] * 2 // 3
+    assert not faults(measure(page, zoomed))
+    rows, part = page.page.evaluate(ROWS)
+    assert rows == 4 and part < 0.5
+
+
+MODEBAR = """() => { const box = (e) => e.getBoundingClientRect();
+  const plot = document.querySelector('.vpo-lab .js-plotly-plot');
+  const bar = [...plot.querySelectorAll('.modebar-btn')].map(box);
+  const texts = [...plot.querySelectorAll('text')].filter((e) => e.textContent.trim()).map(box);
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+  return [bar.length, texts.filter((text) => bar.some((button) => meet(text, button))).length]; }"""
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_toolbar_of_the_plots_lies_on_no_text(page, large):
+    """Its nine buttons lay on the legend from three methods on."""
+    put(page, RECORDING)
+    page.kernel(f"lab.panel.controls.large.value = {large}")
+    page.page.wait_for_selector(f".vpo-lab{'.vpo-large' * large} .vpo-board{'.large' * large}")
+    for size in (SMALL, (1440, 900)):
+        measure(page, size)
+        page.page.hover(".vpo-lab .js-plotly-plot")
+        assert page.page.evaluate(MODEBAR) == [2, 0], size
 
 
 @pytest.mark.long
@@ -285,6 +328,7 @@ def test_the_board_stays_where_it_is_when_training_begins_changes_and_ends(page,
     """Else the eye loses the route that it follows, at each press of Train and Stop."""
     put(page, "Lab('vpo', prompts=1, group_size=8, steps=100)")
     page.kernel(f"lab.panel.controls.large.value = {large}")
+    page.page.wait_for_selector(f".vpo-lab{'.vpo-large' * large} .vpo-board{'.large' * large}")
     measure(page, SMALL)
     places = [page.page.evaluate(BOARD_AT)]
     page.page.click("button.vpo-train")

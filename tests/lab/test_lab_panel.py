@@ -114,6 +114,24 @@ def test_the_ends_of_a_slider_stay_while_it_can_show_the_value(panel, alpha):
 
 
 @pytest.mark.slow
+def test_k_is_offered_while_a_method_on_show_or_chosen_draws_k_weights(panel):
+    """Under GRPO it could be turned, and changed nothing that GRPO does."""
+    lab, K = panel.lab, panel.controls.knobs["K"]
+    assert not K.disabled and K.tooltip == "weights drawn for each prompt"
+    lab.change(methods="grpo")
+    assert until(lambda: K.disabled) and "draws no K weights" in K.tooltip
+    lab.change(methods=("vpo", "grpo"))
+    assert until(lambda: not K.disabled)
+    lab.change(methods="random_weighting")  # draws one
+    assert until(lambda: K.disabled)
+    lab.change(methods="vpo").train()
+    assert until(lambda: lab.records)
+    lab.change(methods="grpo")
+    assert until(lambda: panel.controls.buttons["train"].description == "Train anew")
+    assert not K.disabled, "it acts on the run under way"
+
+
+@pytest.mark.slow
 def test_a_knob_shows_what_is_trained_beyond_its_usual_ends(slow):
     lab = Lab(alpha=0.01, lr=0.1, seed=2**40, panel="plain")
     knobs = lab.panel.controls.knobs

@@ -26,6 +26,7 @@ BUTTONS = {  # request -> its button
 HINTS = {  # knob -> what a pointer on its name is told
     "alpha": "Dirichlet concentration: small = one objective counts, large = all count alike",
     "K": "weights drawn for each prompt",
+    "no K": "the method draws no K weights: VPO does",
     "m": "answers in one rollout",
     "group_size": "rollouts in one group",
     "lr": "how far one step moves the policy",

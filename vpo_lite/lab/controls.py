@@ -28,7 +28,8 @@ NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no tex
 ABOVE = ""  # judges at the α that training uses
 JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
 
-FIRST_KNOBS = {"methods": 20, "alpha": 14.2, "K": 13.2, "m": 11}  # their widths
+# Choosers are as wide as what they offer; sliders share what a row has left, from least to most.
+FIRST_KNOBS = {"methods": None, "alpha": (7.5, 14.2), "K": (7.5, 13.2), "m": (6, 11)}
 FIRST_BUTTONS = ("train", "pause", "stop", "reset")
 MORE_BUTTONS = ("step", "reseed", "record")
 MORE_KNOBS = ("group_size", "lr", "steps", "seed", "many")
@@ -63,7 +64,7 @@ class Controls:
         self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
         self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **_FIELD)
         self.look = widgets.IntSlider(
-            description="look at step", min=1, max=1, value=1, layout={"width": "26em"}, **_SHORT
+            description="look at step", min=1, max=1, value=1, layout=_between(14, 26), **_SHORT
         )
         self._play = widgets.Play(
             min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again"
@@ -110,7 +111,9 @@ class Controls:
 
     def _add_maze(self, view):
         """What chooses a maze."""
-        self.maze = widgets.Dropdown(description="maze", layout={"width": "14.5em"}, **_SHORT)
+        # It gives way to Train anew, which is longer than Train: a row more would move the board.
+        width = {"flex": "1 1 12em", "min_width": "0", "max_width": "max-content"}
+        self.maze = widgets.Dropdown(description="maze", layout=width, **_SHORT)
         layouts = [(f"layout {name}", name) for name in envs.PRESETS]
         self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
         self._follow_maze(view)
@@ -120,10 +123,10 @@ class Controls:
             self._hear(chooser, asks)
 
     def _arranged(self):
-        for name, width in FIRST_KNOBS.items():
-            self.knobs[name].layout.width = f"{width}em"
+        for name, widths in FIRST_KNOBS.items():
+            put(self.knobs[name].layout, **(_between(*widths) if widths else {"width": "auto"}))
         first = [self.knobs[name] for name in FIRST_KNOBS]
-        buttons = [self.buttons[name] for name in FIRST_BUTTONS]
+        buttons = [*(self.buttons[name] for name in FIRST_BUTTONS), self.more]
         again = [self.buttons[name] for name in MORE_BUTTONS]
         buttons += [self.buttons[name] for name in self._next(self.lab.view().task)]
         knobs = [self.knobs[name] for name in MORE_KNOBS if name in self.knobs]
@@ -135,7 +138,7 @@ class Controls:
         self._show_more(False)
         self.time = row([self._play, self.look])
         self.time.add_class("vpo-controls")
-        return widgets.VBox([row(first), row([*buttons, self.more]), self._rest])
+        return widgets.VBox([row(first), row(buttons), self._rest])
 
     def _show_more(self, on):
         self._rest.layout.display = "" if on else "none"
@@ -226,6 +229,8 @@ class Controls:
         put(buttons["pause"], disabled=not running)
         put(buttons["stop"], disabled=view.state not in ("running", "paused"))
         put(buttons["step"], disabled=view.busy)
+        draws = any(METHODS[name].weights == "many" for name in (*view.methods, *view.active))
+        put(self.knobs["K"], disabled=not draws, tooltip=HINTS["K" if draws else "no K"])
 
     def _follow_maze(self, view):
         """The gallery, and before it the maze of now if it has no name there."""
@@ -288,6 +293,11 @@ def _slider(name: str, values, **how) -> widgets.SelectionSlider:
     """A slider whose marks are these values: the number beside it is the one that is set."""
     options = [(_in_words(value), value) for value in values]
     return widgets.SelectionSlider(description=name, options=options, **how)
+
+
+def _between(least: float, most: float) -> dict[str, str]:
+    """A layout's width, from so many letters to so many, as there is room in its row."""
+    return {"flex": f"1 1 {least}em", "max_width": f"min(100%, {most}em)"}
 
 
 def _round_numbers(low: float, high: float) -> list[float]:

@@ -20,6 +20,7 @@ BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or mor
     1400: (340, 490, 470),
     1900: (440, 640, 720),
 }
+BUTTONS_LESS = ["zoom", "pan", "select", "lasso", "zoomin", "zoomout", "autoscale"]
 _TERNARY_AXES = ("aaxis", "baxis", "caxis")
 LARGE = 1.3  # of all lengths, with large letters
 LEAST_LARGE = 400  # pixels of plots, below which large letters would be cut off
@@ -29,7 +30,7 @@ LETTER = 0.63  # mean width of a letter, in font sizes
 # Of the controls, with names.css. The board has its own.
 CSS = """
 .vpo-lab .jupyter-widgets { font-size: 13px; }
-.vpo-lab .widget-readout { min-width: 3.6em; }
+.vpo-lab .widget-readout { min-width: 2.6em; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
   content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";
@@ -38,7 +39,7 @@ CSS = """
 .vpo-lab .vpo-progress { height: calc(var(--jp-widgets-inline-height) + 4px); flex: none; margin: 0;
   align-items: center; }
 .vpo-lab .vpo-progress .progress { height: 10px; }
-.vpo-lab.vpo-large .vpo-aside { display: none; }
+.vpo-lab.vpo-large :is(.vpo-aside, .widget-button > i, .widget-toggle-button > i) { display: none; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }
@@ -141,6 +142,8 @@ def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str])
             "font": {"size": size},
         },
         "annotations": [],
+        # In the right margin, where no legend reaches. What is left out is done with the pointer.
+        "modebar": {"orientation": "v", "remove": BUTTONS_LESS},
     }
     note = []
     for i, name in enumerate(plots):
