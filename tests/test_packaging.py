@@ -410,9 +410,9 @@ def test_only_a_command_that_ends_with_its_process_leaves_its_garbage(tmp_path, 
 def test_the_files_that_may_be_copied_make_a_package_of_their_own(tmp_path):
     """They import each other relatively: side by side with a script they are no package."""
     text = (ROOT / "notebooks" / "REFERENCE.md").read_text(encoding="utf-8")
-    (found,) = re.findall(r"\*\*In your own code\.\*\* (.*?)\n\n", text, flags=re.DOTALL)
+    (found,) = re.findall(r"^- (You can copy .*?)\n\n", text, re.DOTALL | re.MULTILINE)
     names = re.findall(r"`(\w+\.py)`", found)
-    assert len(names) == 4 and "these four files into one folder, as a package" in found
+    assert len(names) == 4 and "these four files into one folder, as a package" in " ".join(found.split())
     (tmp_path / "my_folder").mkdir()
     for name in names:
         shutil.copy(ROOT / "vpo_lite" / name, tmp_path / "my_folder")
