@@ -411,8 +411,9 @@ def test_the_files_that_may_be_copied_make_a_package_of_their_own(tmp_path):
     """They import each other relatively: side by side with a script they are no package."""
     text = (ROOT / "notebooks" / "REFERENCE.md").read_text(encoding="utf-8")
     (found,) = re.findall(r"^- (You can copy .*?)\n\n", text, re.DOTALL | re.MULTILINE)
+    found = " ".join(found.split())
     names = re.findall(r"`(\w+\.py)`", found)
-    assert len(names) == 4 and "these four files into one folder, as a package" in " ".join(found.split())
+    assert len(names) == 4 and "these four files into one folder, as a package" in found
     (tmp_path / "my_folder").mkdir()
     for name in names:
         shutil.copy(ROOT / "vpo_lite" / name, tmp_path / "my_folder")
