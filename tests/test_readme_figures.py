@@ -181,7 +181,7 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
 
 @pytest.mark.slow
 def test_where_one_answer_is_served():
-    """At the rate that is best for one answer each, GRPO is ahead; who is behind all others."""
+    """At the rate that is best for one answer each, GRPO is ahead; Max@k is the worst of all."""
     assert "Tuned for one answer, GRPO beats VPO at k = 1 on all four tasks." in README
     for name in HEADLINE:
         study, folder = study_page.read(name), results.SHIPPED / name
@@ -195,9 +195,7 @@ def test_where_one_answer_is_served():
         assert best["grpo_x3"] > best["vpo"] + 0.02
         found = tables.means(study, folder)
         first = {k: row["any@1"] for k, row in found.items() if study.kinds[k].trained}
-        worst = {"paper-9x9": ["set_max", "max_at_k"], "hard-8x8": ["vpo"]}
-        worst = worst.get(name, ["max_at_k"])  # as STUDY has it
-        assert sorted(first, key=first.get)[: len(worst)] == worst, name
+        assert (min(first, key=first.get) == "max_at_k") == (name != "hard-8x8")
 
 
 @pytest.mark.slow
@@ -225,16 +223,8 @@ def test_the_limits_of_the_headline():
         means = tables.means(study, folder)
         for figure in ("best@30", "any@30"):  # the reference: it found most on all four tasks
             assert max(means, key=lambda kind: means[kind][figure]) == "max_at_k", (name, figure)
-    behind, ahead = [], []
-    for name in HEADLINE:
-        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
-        gaps = [tables.difference(study, folder, "set_max", f"any@{k}", "vpo") for k in (1, 3, 30)]
-        assert gaps[1].sure == gaps[2].sure == 0 and gaps[2].seeds == 5
-        behind.append(round(-gaps[2].mean, 3))
-        ahead += [(name, round(gaps[0].mean, 3))] if gaps[0].sure else []
-    assert [min(behind), max(behind)] == [0.002, 0.013] and ahead == [("programs", 0.015)]
-    assert "is behind by .002 to .013, on no task significantly (five seeds each)" in told
-    assert "With one answer it is ahead on `programs`, by .015." in told
+        for k in (1, 3, 10, 30):
+            assert tables.difference(study, folder, "set_max", f"any@{k}", "vpo").sure == 0
 
 
 @pytest.mark.slow
