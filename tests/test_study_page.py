@@ -196,6 +196,31 @@ def test_mazes_of_the_papers_size():
     assert (ceiling > 0.999).mean() > 0.9
 
 
+def test_runs_that_were_repeated():
+    """What README and the page say of today's code: any@1 and any@30 beside the stored runs."""
+    again = json.loads((ROOT / "tests/benchmarks/results/repeats.json").read_text())["runs"]
+    ends = {}
+    for run in again:
+        path = results.SHIPPED / run["study"] / f"{run['run']}.json"
+        first, *_, last = json.loads(path.read_text())["checkpoints"]
+        assert run["checkpoints"][0]["any"][29] == pytest.approx(
+            first["figures"]["any"][29], abs=2e-3
+        )
+        pair = [x["any"] for x in (run["checkpoints"][-1], last["figures"])]
+        key = run["study"], run["run"].partition("-")[0]
+        ends.setdefault(key, []).append([(x[0], x[29]) for x in pair])
+    vpo, set_max = (np.array(ends["paper-9x9", kind]) for kind in ("vpo", "set_max"))
+    told = [[0.619, 0.598, 0.487], [0.619, 0.625, 0.614]], [[0.567, 0.565], [0.580, 0.622]]
+    for found, (ours, stored) in zip((vpo, set_max), told, strict=True):
+        assert found[:, 0, 0] == pytest.approx(ours, abs=6e-4)
+        assert found[:, 1, 0] == pytest.approx(stored, abs=6e-4)
+    assert vpo[:, :, 1].mean(0) == pytest.approx([0.856, 0.861], abs=6e-4)
+    assert abs(set_max[:, 0, 1] - set_max[:, 1, 1]).max() < 2e-3
+    (hops,) = np.array(ends["hops", "set_max"])
+    assert abs(hops[0] - hops[1]).max() < 0.004
+    assert "averaged .856" in (ROOT / "README.md").read_text()
+
+
 @pytest.mark.slow
 def test_other_methods_on_mazes_of_the_papers_size():
     _, certain, found = pair("paper-9x9")
