@@ -91,7 +91,8 @@ def evolve(
       on, such as for answers under other weights (:func:`.found.best_found`)
     - show_weights: whether prompts show the weights of the search, scaled to sum 1. A policy of a
       method such as ``goal_conditioned`` needs them, and no weight may then be below 0. None: as
-      the policy was trained, which its adapter says. A merged model says nothing: give True
+      the policy was trained, which its adapter or our merged model says; give
+      True for a model that another tool merged
     - traces: an empty list that gets the traces before the first call. After Ctrl-C or an error of
       the scorer it holds what was found
     - tell: called first, and after each call, with the number of calls that are done, and of all

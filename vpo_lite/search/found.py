@@ -13,6 +13,7 @@ import numpy as np
 
 from ..checks import check_rewards, shown
 from ..files import DamagedError, Schema, not_written, read_json_lines, write_atomically
+from ..objective import nondominated
 from ..training.schemas import Count
 from .archive import check_preference
 from .best_of import choose
@@ -126,11 +127,9 @@ def pareto_front(found: Sequence[Kept]) -> list[Kept]:
     """The candidates that no other dominates; of equal rewards the first. In order of rewards, the
     highest of the first objective first. Arguments and errors as of :func:`best_found`.
     """
-    rewards, front = _rewards(found), []
-    for i in sorted(range(len(rewards)), key=lambda i: tuple(rewards[i]), reverse=True):
-        if not (rewards[front] >= rewards[i]).all(axis=-1).any():  # which come before it
-            front.append(i)
-    return [found[i] for i in front]
+    rewards = _rewards(found)
+    front = np.flatnonzero(nondominated(rewards)) if len(rewards) else ()
+    return [found[i] for i in sorted(front, key=lambda i: tuple(rewards[i]), reverse=True)]
 
 
 def _rewards(found: Sequence) -> np.ndarray:
