@@ -147,6 +147,10 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by should be any@k, best@k"),
         (("answers = 6", 'answers = 6, chosen_by = "best@0"'), "chosen_by"),
         (("operations = 2", "colour = 2"), "colour"),
+        (("about", 'abuot = "x"\nabout'), "abuot is unknown; did you mean about[?]$"),
+        (("answers = 6", "answers = 6, prefs = 2"), "measured.prefs is unknown; there is checkpoi"),
+        (("label =", "trained_ = true\nlabel ="), "kinds.vpo.trained_ .*; did you mean trained[?]"),
+        (("calls = 4", "call = 4"), "search.call is unknown; did you mean calls[?]$"),
     ],
 )
 def test_a_faulty_file_is_named_with_its_fault(tmp_path, change, message):
@@ -159,6 +163,34 @@ def test_a_faulty_file_is_named_with_its_fault(tmp_path, change, message):
 def test_a_study_that_is_not_there_is_named():
     with pytest.raises(ValueError, match=r"'nothing'.*programs"):
         declaration.read("nothing")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("mine", "mine.toml"),
+        ("mien.toml", "mine.toml"),
+        ("studies/mine", "studies/mine.toml"),
+        ("programs2", "programs2.toml"),
+        ("hops.toml", "hops"),
+        ("hosp", "hops"),
+    ],
+)
+def test_a_study_is_found_by_its_file(tmp_path, monkeypatch, typed, meant):
+    monkeypatch.chdir(tmp_path)
+    Path("studies").mkdir()
+    for file in ("mine.toml", "programs2.toml", "studies/mine.toml"):
+        Path(file).write_text(SMALL)
+    with pytest.raises(ValueError) as caught:
+        declaration.read(typed)
+    assert str(caught.value).endswith(f"; did you mean {meant}?")
+
+
+def test_a_study_like_no_other_suggests_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError) as caught:
+        declaration.read("nothing")
+    assert "did you mean" not in str(caught.value)
 
 
 # --- measuring ------------------------------------------------------------------------------------

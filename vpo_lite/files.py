@@ -16,13 +16,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from .checks import shortened, shown
 from .locks import LOCK, lock_of
-from .messages import is_encodable, shown_path
+from .messages import did_you_mean, is_encodable, shown_path
 
 STAGED = "staged"  # what write_files has not put in place yet
 MOST_BYTES = 64 * 2**20  # of a JSON file; the largest that the kit writes has a tenth of it
@@ -62,7 +63,7 @@ def parse_json(text: str | bytes, schema: Any, what: str) -> Any:
     try:
         return _adapter(schema).validate_json(text, strict=True)
     except ValidationError as error:
-        raise DamagedError(f"{what}: {_first_fault(error)}") from error
+        raise DamagedError(f"{what}: {_first_fault(error, schema)}") from error
 
 
 def check(value: Any, schema: Any, what: str) -> Any:
@@ -70,7 +71,7 @@ def check(value: Any, schema: Any, what: str) -> Any:
     try:
         return _adapter(schema).validate_python(value, strict=True)
     except ValidationError as error:
-        raise DamagedError(f"{what}: {_first_fault(error)}") from error
+        raise DamagedError(f"{what}: {_first_fault(error, schema)}") from error
 
 
 def read_json(path, schema: Any = dict[str, JsonValue]) -> Any:
@@ -126,7 +127,7 @@ def _adapter(schema) -> TypeAdapter:
     return TypeAdapter(schema, config=None if of_its_own else Schema.model_config)
 
 
-def _first_fault(error: ValidationError) -> str:
+def _first_fault(error: ValidationError, schema: Any) -> str:
     """The first fault of a validation: field, what was expected, what was found."""
     fault, *others = error.errors(include_url=False)
     if fault["type"] == "json_invalid":
@@ -146,9 +147,24 @@ def _first_fault(error: ValidationError) -> str:
                     return f"{said}, and {shortened(str(other['loc'][-1]))} is unknown"
             if isinstance(fault["input"], dict) and fault["input"]:
                 return f"{said}; there is {shortened(', '.join(map(str, fault['input'])))}"
+        if fault["type"] == "extra_forbidden":
+            known = _fields(schema, place[:-1])
+            near = did_you_mean([str(place[-1])], known)
+            said += near or f"; there is {shortened(', '.join(known), 200)}" * bool(known)
         return said
     why = fault["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"{where}{why}, not {shown(fault['input'])}"
+
+
+def _fields(schema: Any, place: tuple) -> list[str]:
+    """The fields of the object at this place of what a schema describes."""
+    while get_origin(schema) in (Annotated, Union, UnionType):
+        schema = get_args(schema)[0]
+    fields = getattr(schema, "model_fields", {})
+    if not place:
+        return list(fields)
+    of_each = (None, *get_args(schema))[-1]  # of a list or a dict
+    return _fields(fields[place[0]].annotation if place[0] in fields else of_each, place[1:])
 
 
 _WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}

@@ -38,6 +38,7 @@ from pydantic import AfterValidator, Field
 
 from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
 from ..files import DamagedError, Schema, check, read_bytes
+from ..messages import did_you_mean
 from ..training.config import MOST_MEASURED, TrainConfig
 
 DECLARED = Path(__file__).parent / "declared"
@@ -276,9 +277,8 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
             raise ValueError(f"kind {name}: the search without a policy has this name; rename it")
     twice = _first_twice(name.lower() for name, *_ in found)
     if twice is not None:
-        raise ValueError(
-            f"two kinds are named {twice}, upper and lower case alike: they would share files"
-        )
+        said = f"two kinds are named {twice}, upper and lower case alike"
+        raise ValueError(f"{said}: they would share files")
     for i, (name, kind, values) in enumerate(found):
         label = ", ".join([kind.label, *(f"{n} = {v}" for n, v in values.items())])
         changes = {"settings": kind.settings | values, "label": label, "vary": {}}
@@ -318,15 +318,15 @@ def names() -> list[str]:
 def read(name) -> Study:
     """The study with this name, or the one that a TOML file declares.
 
-    Raises ValueError where there is none, and DamagedError, a ValueError, for a file that does not
-    have the form of the module's head.
+    Raises ValueError where there is none, DamagedError for a file not in the form of the module.
     """
     path = DECLARED / f"{name}.toml" if str(name) in names() else Path(name)
-    if path.suffix == ".toml" and not path.is_file():
-        raise ValueError(f"study {shown(str(name))}: there is no such file")
-    if path.suffix != ".toml":
-        there = ", ".join(names())
-        raise ValueError(f"study {shown(str(name))}: there is {there}, or a file NAME.toml")
+    if path.suffix != ".toml" or not path.is_file():
+        typed, files = str(name).removesuffix(".toml"), map(str, path.parent.glob("*.toml"))
+        near = did_you_mean([f"{typed}.toml"], files) or did_you_mean([typed], names())
+        there = f"{', '.join(names())}, or a file NAME.toml"
+        there = "no such file" if path.suffix == ".toml" else there
+        raise ValueError(f"study {shown(str(name))}: there is {there}{near}")
     return Study(path.stem, check(_stated(path), Declaration, str(path)))
 
 
