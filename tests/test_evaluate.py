@@ -690,6 +690,21 @@ def test_what_is_no_run_is_said_in_one_line(tmp_path):
             compare(wrong)
 
 
+def test_a_path_in_a_run_or_around_it_is_answered_with_the_run(made, tmp_path):
+    run, other, neither = made("a", 0.8), made("b", 0.7), tmp_path / "neither"
+    for folder in (run, other, neither):
+        folder.mkdir(exist_ok=True)
+        (folder / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+    for path in ("summary.json", "metrics.jsonl", "adapter-2", "no.json"):
+        with pytest.raises(ValueError, match=f"; name its run: {re.escape(str(run))}$"):
+            compare([other, run / path])
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ValueError, match=f"; there are the runs {run}, {other}, {neither}$"):
+            compare(path)
+    with pytest.raises(ValueError, match=r"with config\.json\)$"):
+        compare(tmp_path.parent / "missing" / "a")
+
+
 def test_what_differs_between_methods_beside_the_method_is_said(made):
     """4 prompts of 16 rollouts of 3 answers in 40 steps, against single answers in two steps."""
     ours = made("a", 0.8, eval_answers=30)

@@ -207,11 +207,49 @@ def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(whole, steps, t
     row = json.loads((run / "measured.jsonl").read_text().splitlines()[0])
     lines = [json.dumps(row | {"step": step}) + "\n" for step in steps]
     (run / "measured.jsonl").write_text("".join(lines))
-    with pytest.raises(DamagedError, match=rf"line 2: field step: expected .*, not {steps[1]}$"):
+    with pytest.raises(
+        DamagedError, match=rf"line 2: field step: expected .*, not {steps[1]}; put"
+    ):
         report.write_report([run], tmp_path / "page.html", vpo.compare([run]))
     with pytest.raises(DamagedError, match="line 2: field step"):
         Run.resume(run, steps=6)
     assert (run / "measured.jsonl").read_text() == "".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_lost_line_is_said_and_its_cure_works(config, lost, tmp_path):
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    trained(config.but(steps=4, eval_every=1), run)
+    file = run / "measured.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    assert len(lines) == 3
+    file.write_text("".join(lines[: lost - 1] + lines[lost:]))
+    said = rf"measured\.jsonl: lost the line of adapter-{lost}; .* or remove it"
+    with pytest.raises(DamagedError, match=said):
+        report.write_report([run], page, vpo.compare([run]))
+    with pytest.raises(DamagedError, match=said):
+        Run.resume(run, steps=6)
+    assert not page.exists() and RunFolder(run).finished
+    shutil.rmtree(run / f"adapter-{lost}")  # whoever removes an adapter may remove its line
+    assert [row["step"] for row in RunFolder(run).measured()] == [n for n in (1, 2, 3) if n != lost]
+    file.unlink()
+    trained_on = Run.resume(run, steps=6)
+    for _ in trained_on.steps():
+        pass
+    trained_on.finish()
+    report.write_report([run], page, vpo.compare([run]))
+    assert [row["step"] for row in RunFolder(run).measured()] == [4, 5]
+
+
+@pytest.mark.slow
+def test_a_measurement_that_is_due_at_other_steps_now_is_not_lost(config, tmp_path):
+    trained(config.but(steps=3, eval_every=1), tmp_path / "run")
+    again = Run.resume(tmp_path / "run", steps=7, eval_every=3)
+    for _ in again.steps():
+        pass
+    again.finish()
+    assert [row["step"] for row in RunFolder(tmp_path / "run").measured()] == [1, 2, 3, 6]
 
 
 @pytest.mark.slow

@@ -346,10 +346,19 @@ def test_h2_a_resume_that_lacks_lines_of_its_metrics_is_refused(stopped, capsys)
         metrics.write_text(text)
         before = tree(stopped)
         line = refused(capsys, "train", "--resume", stopped)
-        assert f"{metrics}" in line and said in line
+        assert f"{metrics}" in line and said in line and "start the run anew" in line
         assert tree(stopped) == before
     metrics.unlink()
     assert "ends after step 0" in refused(capsys, "train", "--resume", stopped)
+
+
+def test_a_page_of_a_finished_run_that_lacks_its_last_step_is_refused(finished, tmp_path, capsys):
+    metrics, page = finished / "metrics.jsonl", tmp_path / "page.html"
+    steps = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(steps[:-1]))
+    line = refused(capsys, "compare", finished, "--html", page)
+    assert f"{metrics}: ends after step {len(steps) - 1} of {len(steps)}; put the file" in line
+    assert not page.exists() and main(["compare", str(finished)]) == 0  # no curves, no need of it
 
 
 def test_a_state_that_is_missing_is_refused_where_there_must_be_one(stopped, capsys):

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..checks import told_of
-from ..files import check, digest, read_json
+from ..files import DamagedError, check, digest, read_json
 from ..messages import command
 from ..policy import CARD
 from .config import TrainConfig
 from .digests import TOKENIZER, shortly
-from .folders import ADAPTER, CONFIG, RunFolder
+from .folders import ADAPTER, CONFIG, RunFolder, run_meant
 from .schemas import Engine, Evaluation
 
 ALPHA = "judged at alpha"
@@ -94,10 +94,14 @@ def _read(path: Path) -> Finished:
     if not os.path.isfile(path):  # no OSError for a name that is too long
         run = RunFolder.open(path)
         return _of_folder(run, run.config(), _summary(run))
-    stored = read_json(path)
+    try:
+        stored = read_json(path)
+    except DamagedError as error:
+        raise DamagedError(f"{error}{run_meant(path)}") from error
     if "run" not in stored:
         raise ValueError(
             f"{path}: neither a run folder nor what `vpo-lite evaluate --json` printed"
+            f"{run_meant(path)}"
         )
     again = check(stored, Evaluation, str(path))
     with told_of(f"{path}"):

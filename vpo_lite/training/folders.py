@@ -10,9 +10,10 @@ Longer than 350 lines because writing, reading and going on must agree on every 
 import contextlib
 import json
 import os
+from glob import glob
 from pathlib import Path
 
-from ..checks import shown, told_of
+from ..checks import shortened, shown, told_of
 from ..files import (
     DamagedError,
     check,
@@ -32,7 +33,7 @@ from ..tasks.by_name import MOST_NAMES, in_modules, lies_in
 from .config import TrainConfig
 from .digests import digests_now, named, other_now
 from .errors import TrainingError
-from .jsonl import append, cut, measured_of, records_of
+from .jsonl import LOST_MEASUREMENTS, LOST_STEPS, append, cut, measured_of, records_of
 from .record import StepRecord
 from .resuming import check_unchanged
 from .schemas import BestSets, Engine, Start, Summary
@@ -109,7 +110,7 @@ class RunFolder:
         if not os.path.isfile(folder.path / CONFIG):  # no OSError for a name that is too long
             raise ValueError(
                 f"{shown_path(path)}: no run folder (one that `vpo-lite train --out` "
-                "made, with config.json)"
+                f"made, with config.json){run_meant(folder.path)}"
             )
         return folder
 
@@ -227,13 +228,31 @@ class RunFolder:
             raise DamagedError(f"{error}; remove it, then: {self.go_on}") from error
 
     def measured(self) -> list[dict]:
-        """The figures of each measurement during training, and its ``step``, in order."""
-        path = self.path / MEASURED
-        return measured_of(path, self.config().steps) if os.path.lexists(path) else []
+        """The figures of each measurement during training, and its ``step``, in order.
+
+        Raises DamagedError as :func:`~.jsonl.measured_of`, and for an adapter whose line is lost;
+        not one before the first line, since whoever lost lines may have removed the file.
+        """
+        path, config = self.path / MEASURED, self.config()
+        rows = measured_of(path, config.steps) if os.path.lexists(path) else []
+        there, every = [row["step"] for row in rows], config.eval_every
+        end = config.steps if self.finished else max(there, default=0)
+        for step in range(min(there, default=end), end):
+            due = every and step % every == 0 and step not in there
+            if due and (kept := self.adapter_after(step)).is_dir():
+                raise DamagedError(f"{path}: lost the line of {kept.name}; {LOST_MEASUREMENTS}")
+        return rows
 
     def records(self) -> list[StepRecord]:
-        """The records of metrics.jsonl, as :func:`~.jsonl.records_of` reads them."""
-        return records_of(self.path / METRICS)
+        """The records of metrics.jsonl, as :func:`~.jsonl.records_of` reads them. Raises
+        DamagedError also where a finished run lacks some.
+        """
+        path = self.path / METRICS
+        found = records_of(path)
+        if self.finished and len(found) < (steps := self.config().steps):
+            said = f"{path}: ends after step {len(found)} of {steps}"
+            raise DamagedError(f"{said}; {LOST_STEPS}")
+        return found
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -366,6 +385,19 @@ class RunFolder:
         write_json(self.path / SUMMARY, summary)
         self.tidy()
         self.close(remove=True)
+
+
+def run_meant(path: Path) -> str:
+    """What to add to a message on a path that is no run: the run that it lies in, or the runs that
+    lie in it or beside it; "" without any.
+    """
+    for folder in (path, path.parent):
+        if os.path.isfile(folder / METRICS):  # no OSError for a name that is too long
+            return f"; name its run: {shown_path(folder)}"
+        if there := sorted(glob(f"*/{METRICS}", root_dir=folder)):
+            names = ", ".join(str((folder / name).parent) for name in there)
+            return f"; there are the runs {shortened(names, 200)}"
+    return ""
 
 
 def settings(config: TrainConfig, engine: Engine | None) -> dict:

@@ -9,9 +9,21 @@ from ..tasks.rows import Row
 from .record import Step, StepRecord, stored_step
 from .schemas import Measured
 
+LOST_STEPS = "put the file back as it was, or start the run anew"
+LOST_MEASUREMENTS = "put the file back as it was, or remove it: curves alone need it"
+
 
 class _Line(Row):
     step: Step
+
+
+@contextlib.contextmanager
+def _cured(cure: str):
+    """A context in which a DamagedError ends with what a user can do."""
+    try:
+        yield
+    except DamagedError as error:
+        raise DamagedError(f"{error}; {cure}") from error
 
 
 def records_of(path: Path) -> list[StepRecord]:
@@ -19,10 +31,12 @@ def records_of(path: Path) -> list[StepRecord]:
 
     A last line that a kill cut short is left out. Raises DamagedError for anything else.
     """
-    rows = read_json_lines(path, stored_step())
-    for line, row in enumerate(rows, 1):
-        if row.step != line:
-            raise DamagedError(f"{path}, line {line}: field step: expected {line}, not {row.step}")
+    with _cured(LOST_STEPS):
+        rows = read_json_lines(path, stored_step())
+        for line, row in enumerate(rows, 1):
+            if row.step != line:
+                said = f"{path}, line {line}: field step: expected {line}, not {row.step}"
+                raise DamagedError(said)
     return [StepRecord(**dict(row)) for row in rows]
 
 
@@ -32,14 +46,14 @@ def measured_of(path: Path, last: int) -> list[dict]:
     A last line that a kill cut short is left out. Raises DamagedError for anything else, also where
     a step does not follow the one before.
     """
-    rows, before = read_json_lines(path, Measured), 0
-    for line, row in enumerate(rows, 1):
-        if not before < row.step <= last:
-            expected = f"{before + 1} to {last}" if before < last else "no further line"
-            raise DamagedError(
-                f"{path}, line {line}: field step: expected {expected}, not {row.step}"
-            )
-        before = row.step
+    with _cured(LOST_MEASUREMENTS):
+        rows, before = read_json_lines(path, Measured), 0
+        for line, row in enumerate(rows, 1):
+            if not before < row.step <= last:
+                expected = f"{before + 1} to {last}" if before < last else "no further line"
+                said = f"{path}, line {line}: field step: expected {expected}, not {row.step}"
+                raise DamagedError(said)
+            before = row.step
     return [row.model_dump() for row in rows]
 
 
