@@ -157,7 +157,7 @@ def test_no_run_begins_on_other_data_or_code(begun, capsys, monkeypatch, name):
     ],
 )
 def test_an_edited_study_is_a_wrong_request_whatever_is_asked(begun, capsys, was, now, said):
-    (begun / "moved.jsonl").write_bytes((begun / "rows.jsonl").read_bytes())
+    (begun / "moved.jsonl").write_bytes((begun / "rows.jsonl").read_bytes() + b'{"prompt": "x"}\n')
     (begun / "own.toml").write_text(STUDY.replace(was, now))
     try:
         key = "vpo-lr0.001-seed0"
@@ -167,6 +167,27 @@ def test_an_edited_study_is_a_wrong_request_whatever_is_asked(begun, capsys, was
         (begun / "own.toml").write_text(STUDY)
     cure = "change the study back, name another folder, or move this file away"
     assert told == {f"vpo-lite: out/{key}.json: was made with {said}; {cure}\n"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [True, False])
+def test_a_data_file_that_was_moved_counts_by_its_content(begun, capsys, same):
+    place = begun / "rows at another place.jsonl"
+    place.write_bytes((begun / "rows.jsonl").read_bytes() + b'{"prompt": "more"}\n' * (not same))
+    (begun / "own.toml").write_text(STUDY.replace('"rows.jsonl"', f'"{place.name}"'))
+    key = "vpo-lr0.001-seed0"
+    try:
+        if same:
+            assert cli.main(["study", "own.toml", "--out", "out", "--run", key]) == 0
+            assert capsys.readouterr().out == f"{key}: is done\n"
+            assert cli.main(["study", "own.toml", "--out", "out", "--plan"]) == 0
+            assert capsys.readouterr().out.count("finished") == 2
+        else:
+            told = refused(capsys, "--run", key)
+            assert f"data = 'rows.jsonl', the study says '{place.name}'" in told
+    finally:
+        (begun / "own.toml").write_text(STUDY)
+        place.unlink()
 
 
 def test_no_run_begins_on_another_base_model(begun, capsys, monkeypatch):

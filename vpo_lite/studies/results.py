@@ -1,6 +1,7 @@
 """What a study's runs found: reading their files, choosing learning rates."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from ..checks import LARGEST, shown
-from ..files import DamagedError, Schema, read_json
+from ..files import DamagedError, Schema, digest, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
 from ..training.schemas import Records
 from .declaration import Job, Measured, Study
@@ -93,7 +94,7 @@ def read_result(study: Study, folder, job: Job) -> Result:
     for name in ("kind", "seed"):
         if getattr(found, name) != getattr(job, name):
             raise _differs(path, f"{name} = {shown(getattr(found, name))}", getattr(job, name))
-    check_made(path, found.config, job.config.to_json())
+    check_made(path, found.config, job.config.to_json(), found.made_from)
     _check_measured(path, found, study, job)
     _check_figures(path, found, study.problems(job), study.measured.answers)
     return found.model_copy(update={"config": _with_defaults(found.config)})
@@ -140,18 +141,29 @@ def read_made(path, schema):
         raise DamagedError(f"{error}; move this file away, and it is made again") from error
 
 
-def check_made(path, made: dict, stated: dict) -> None:
+def check_made(path, made: dict, stated: dict, made_from: Mapping[str, str] = {}) -> None:
     """DamagedError where a file was made with other settings than the study states.
 
-    A setting that the file does not name is younger than the file: it had its default.
+    A setting that the file does not name is younger than the file: it had its default. A data file
+    that was moved counts by its content, where made_from holds the digest.
     """
     made = _with_defaults(made)
+
+    def moved(name: str, there, now) -> bool:
+        then = made_from.get(f"{name} {there}")
+        there_now = isinstance(now, str) and os.path.isfile(now)
+        return then is not None and there_now and digest(now) == then
+
     for name, value in stated.items():
         there = made.get(name)
         if name in OF_THE_MACHINE or there == value:
             continue
         if isinstance(there, dict) and isinstance(value, dict):  # task_options: one of them differs
-            name = min(n for n in {*there, *value} if (n, there.get(n)) not in value.items())
+            others = [n for n in {*there, *value} if (n, there.get(n)) not in value.items()]
+            others = [n for n in others if not moved(n, there.get(n), value.get(n))]
+            if not others:
+                continue
+            name = min(others)
             there, value = there.get(name), value.get(name)
         raise _differs(path, f"{name} = {shown(there)}", value)
 
