@@ -705,6 +705,18 @@ def test_a_path_in_a_run_or_around_it_is_answered_with_the_run(made, tmp_path):
         compare(tmp_path.parent / "missing" / "a")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_model_in_a_folder_is_compared_with_one_that_ships(made, order):
+    """Of the first a digest of its tokenizer is kept, of the other none."""
+    folders = [made("a", 0.8, model="/models/own"), made("b", 0.7, method="grpo")]
+    config = json.loads((folders[0] / "config.json").read_text())
+    config["files"] = {"tokenizer": "ab" * 32}
+    (folders[0] / "config.json").write_text(json.dumps(config))
+    own, shipped = compare(folders[::order])[::order]
+    assert own["unequal"]["model"] == "/models/own" and "tokenizer" not in own["unequal"]
+    assert shipped["unequal"]["model"] == "pocket-6x6"
+
+
 def test_what_differs_between_methods_beside_the_method_is_said(made):
     """4 prompts of 16 rollouts of 3 answers in 40 steps, against single answers in two steps."""
     ours = made("a", 0.8, eval_answers=30)

@@ -320,6 +320,30 @@ def test_an_adapter_that_was_measured_on_the_way_is_kept_and_can_be_measured_aga
 
 
 @pytest.mark.slow
+def test_a_model_that_was_trained_elsewhere_is_measured_and_compared(whole, tmp_path, capsys):
+    """Here one of our own, merged: its figures are those of the run."""
+    folder, file, page = tmp_path / "merged", tmp_path / "theirs.json", tmp_path / "page.html"
+    assert main(["export", "model", str(whole), "--out", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(whole), "--model", str(folder), "--json"]) == 0
+    file.write_text(capsys.readouterr().out)
+    theirs, ours = vpo.compare([file, whole])
+    for name in ("set_reward", "diversity", "valid_rate"):
+        assert theirs[name] == pytest.approx(ours[name], abs=1e-6)
+    assert theirs["elsewhere"] and not ours["elsewhere"] and theirs["tokens"] is None
+    assert "model=merged " in theirs["label"] and "trained elsewhere" in theirs["label"]
+    assert not ours["other_problems"]
+    report.write_report([whole, whole], page, [theirs, ours])
+    with pytest.raises(
+        ValueError, match=r"page\.html: draws how runs trained, .* leave --html out"
+    ):
+        report.write_report([whole], page, [theirs])
+    assert main(["evaluate", str(folder)]) == 2
+    said = f"{folder}: a model, no run; measure it as a run is: vpo-lite evaluate RUN --model "
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_file_of_somebody_in_the_place_of_an_adapter_is_one_line_and_stays(
     config, tmp_path, capsys
 ):

@@ -111,7 +111,13 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         else {}
     )
     panels = ["coverage" if known else "set_reward", "diversity", "valid_rate"]
-    series, how = _series(rows, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
+    trained = [row for row in rows if not row["elsewhere"]]
+    if not trained:
+        raise ValueError(
+            f"{path}: draws how runs trained, and these models were trained elsewhere; name a run, "
+            "too, or leave --html out"
+        )
+    series, how = _series(trained, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
     for figure in (by_step, by_tokens):  # of rates that are all 1 plotly's axis would end at 2
         figure.update_yaxes(autorangeoptions_maxallowed=1.05, col=panels.index("valid_rate") + 1)
@@ -120,7 +126,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         _table(rows),
         _differences(rows),
         *pictures[:2],
-        _measured(rows, known),
+        _measured(trained, known),
         pictures[2],
         _settings(runs),
     ]

@@ -12,6 +12,7 @@ from .flags import (
     Wrong,
     add_device,
     add_number,
+    at_home,
     measuring,
     note,
     path,
@@ -26,12 +27,19 @@ from .told import tell_of_records
 def evaluate_flags(made, arguments) -> None:
     nouns = [task_class(name).noun for name in task_names()]  # what each task calls its problems
     made.add_argument("folder", type=path, metavar="RUN", help="folder of a finished run")
-    made.add_argument(
+    instead = made.add_mutually_exclusive_group()
+    instead.add_argument(
         "--adapter",
         type=path,
         metavar="FOLDER",
         help="measure this adapter of the run's model instead, such as RUN/adapter-20 or one that "
         "veRL trained",
+    )
+    instead.add_argument(
+        "--model",
+        type=at_home,
+        metavar="NAME",
+        help="measure this model instead, on the run's problems: one that anything else trained",
     )
     add_number(made, "--problems", "held-out problems (default: as in the run)")
     aliases = [f"--{noun}s" for noun in nouns if " " not in noun]
@@ -67,12 +75,13 @@ def evaluate_runs(options) -> int:
         folder = RunFolder.open(options.folder)
         config = folder.config()
         check_method(folder, config)
-        if options.adapter is None and not folder.finished:
+        own = options.adapter is None and options.model is None
+        if own and not folder.finished:
             cure = f"go on with: {folder.go_on}"
             if folder.engine().name == "verl":
                 cure = "README.md there says how to get the adapter from veRL; add --adapter FOLDER"
             raise Wrong(f"{options.folder}: not finished; {cure}")
-        if options.adapter is None and not (folder.path / ADAPTER).is_dir():
+        if own and not (folder.path / ADAPTER).is_dir():
             raise Wrong(
                 f"{folder.path / ADAPTER}: is not there; put it back, or name another --adapter"
             )
@@ -89,9 +98,16 @@ def evaluate_runs(options) -> int:
         task.check_machine()
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
-        if options.adapter is None:
+        if own:
             base = name_of_folder(config.base_model)  # the adapter may name another one
             policy = load_policy(folder.path, base=base, device=options.device)
+        elif options.model is not None:
+            how = dict(dtype=config.dtype, load_in=config.load_in, device=options.device)
+            policy = load_policy(options.model, **how)
+            is_folder = os.path.isdir(options.model)
+            config = config.but(
+                model=os.path.abspath(options.model) if is_folder else options.model
+            )
         else:
             if adapter_folder(options.adapter) is None:
                 kept = sorted(map(str, folder.path.glob(f"{ADAPTER}*"))) or ["none"]
@@ -121,6 +137,7 @@ def evaluate_runs(options) -> int:
     if options.json:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
+        how |= {} if options.model is None else {"model": config.model}
         how |= {"alpha": config.alpha, "seed": seed, "files": digests_now(config)}
         how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
         print_json(how | figures)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..checks import shortened
 from ..intervals import Noise, noise, of_seeds, t_interval
 from .config import OF_THE_MACHINE, TrainConfig
 from .confounders import confounders
-from .finished import Finished, finished_runs
+from .finished import ELSEWHERE, Finished, finished_runs
 from .measure import means
 from .schemas import FIGURES, flattened
 
@@ -33,6 +34,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - label: the method, and the settings in which the kinds of that method differ, among them the
       engine; also the task, where the kinds differ in it
     - method; set: answers in a compared set; runs, problems: how many; folders
+    - elsewhere: whether another program trained what was measured on the problems of these runs
     - the means of the figures of ``summary.json``, over runs; where these are on several single
       problems, each problem counts once. None for one that a run of the kind lacks
     - start: the same figures before training
@@ -168,6 +170,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
+        "elsewhere": ELSEWHERE in mine,
         "records": next((r for run in runs if (r := run.summary.get("records"))), {}),
         **_means(kind),
         "per_run": kind.by_run,
@@ -179,11 +182,14 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
 
 
 def _shortened(value) -> str:
-    """A setting for a label: the text of a file is a digest, so that two texts stay two labels."""
+    """A setting for a label: a long path is its last name, the text of a file no name, each with a
+    digest, so that two stay two labels.
+    """
     text = str(value)
     if len(text) <= 60 and text.isprintable():
         return text
-    return "text " + hashlib.sha256(text.encode()).hexdigest()[:8]
+    what = Path(text).name if os.path.isabs(text) and text.isprintable() else "text"
+    return f"{shortened(what)} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _settings(run: Finished) -> dict:

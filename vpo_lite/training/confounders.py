@@ -5,12 +5,13 @@ from dataclasses import fields
 from ..checks import shortened
 from .config import TrainConfig
 from .digests import TOKENIZER
-from .finished import BASE
+from .finished import BASE, ELSEWHERE
 from .method_settings import unused
 
 ANSWERS = "answers sampled in training"
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
 # The method and its own form; the task, by which problems differ: another line says that.
+OF_MEASURING = ("model", "seed", "alpha", "eval_problems", "eval_answers", TOKENIZER)
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
 
 
@@ -24,8 +25,9 @@ def confounders(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
     if len({config.method for config, _, _ in kinds}) < 2:
         return [{} for _ in kinds]
     found = [_of(*kind) for kind in kinds]
-    names = [name for name in found[0] if _differ(name, [row[name] for row in found])]
-    return [{name: row[name] for name in names} for row in found]
+    names = dict.fromkeys(name for row in found for name in row)  # not all have a tokenizer's
+    names = [name for name in names if _differ(name, [row.get(name) for row in found])]
+    return [{name: row.get(name) for name in names} for row in found]
 
 
 def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
@@ -36,13 +38,17 @@ def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
     }
     mine |= dict.fromkeys(set(unused(config)) & set(mine))
     rollouts = config.steps * config.prompts * config.group_size
-    return mine | {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}
+    mine |= {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}
+    if ELSEWHERE in settings:  # how it was trained is not known
+        mine = {name: value for name, value in mine.items() if name in OF_MEASURING}
+    return mine
 
 
 def _differ(name: str, values: list) -> bool:
+    known = [value for value in values if value is not None]
     if name == ANSWERS:
-        return max(values) > CLOSE * min(values)
-    return len({str(value) for value in values if value is not None}) > 1
+        return max(known) > CLOSE * min(known)
+    return len({str(value) for value in known}) > 1
 
 
 def in_one_line(rows: list[dict]) -> str:

@@ -16,6 +16,7 @@ from .folders import ADAPTER, CONFIG, RunFolder, run_meant
 from .schemas import Engine, Evaluation
 
 ALPHA = "judged at alpha"
+ELSEWHERE = "trained elsewhere"
 BASE = "content of model"  # by its parameters
 # How options of TRL begin that say where a run computes and what it logs.
 PLACES_AND_LOGS = (
@@ -109,13 +110,17 @@ def _read(path: Path) -> Finished:
         if again.settings not in (None, digest(run.path / CONFIG)):
             raise ValueError(f"the run in {run.path} has changed since: measure it again")
         config = run.config().but(eval_answers=again.answers)
+        config = config.but(model=again.model) if again.model else config
     measured = {"adapter": _within(again.adapter, again.run)} if again.adapter else {}
+    measured |= {ELSEWHERE: True} if again.model else {}
     if again.alpha not in (None, config.alpha):
         measured[ALPHA] = again.alpha
-    tokens = run.summary()["tokens"] if run.finished and not again.adapter else None
+    own = run.finished and not (again.adapter or again.model)
+    tokens = run.summary()["tokens"] if own else None
     found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})
     now = {name: value for name, value in again.files.items() if name != "method"}
-    return found._replace(digests=found.digests | now, measured=measured)
+    base = None if again.model else found.base
+    return found._replace(digests=found.digests | now, base=base, measured=measured)
 
 
 def _within(adapter: str, run: str) -> str:

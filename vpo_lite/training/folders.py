@@ -157,6 +157,9 @@ class RunFolder:
         """The settings. Raises DamagedError that names the file and the setting."""
         path = self.path / CONFIG
         values = read_json(path)
+        if "model_type" in values:
+            cure = command("evaluate", "RUN", "--model", self.path)
+            raise DamagedError(f"{self.path}: a model, no run; measure it as a run is: {cure}")
         for name in (FILES, ENGINE):
             values.pop(name, None)
         with told_of(f"{path}", DamagedError):

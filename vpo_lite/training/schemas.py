@@ -157,7 +157,7 @@ class Summary(Figures):
 class Evaluation(Figures):
     """What ``vpo-lite evaluate RUN --json`` prints, so that `compare` can read it in place of RUN.
 
-    - run: its folder; adapter: another one of it that was measured
+    - run: its folder; adapter, model: another one that was measured on its problems
     - alpha: of the set reward; None for the run's own
     - records: of its data files, as in a :class:`Summary`
     - files: digests of data and code at that time, as config.json has them
@@ -166,6 +166,7 @@ class Evaluation(Figures):
 
     run: str
     adapter: str | None = None
+    model: str | None = None
     alpha: float | None = None
     seed: Count | None = None
     files: dict[str, str] = Field(default_factory=dict)
