@@ -10,8 +10,8 @@ from .method_settings import unused
 
 ANSWERS = "answers sampled in training"
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
-# The method and its own form; the task, by which problems differ: another line says that.
 OF_MEASURING = ("model", "seed", "alpha", "eval_problems", "eval_answers", TOKENIZER)
+# The method and its own form; the task, by which problems differ: another line says that.
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
 
 
