@@ -167,8 +167,45 @@ def test_letters_on_the_controls_are_no_commands_of_the_notebook(start):
         place.focus()
         for key in keys:
             page.keyboard.press(key)
+    for place in (chosen, page.locator("button.vpo-more"), page.locator(".vpo-lab svg.maze").first):
+        place.focus()
+        page.keyboard.press("ArrowDown")  # it went to the cell below, not to the next method
+        assert place.evaluate("(e) => e === document.activeElement")
     now = page.evaluate(cells).count("jp-MarkdownCell"), page.locator(".jp-Cell").count()
     assert now == before and page.locator(".vpo-lab").count() == 1
+
+
+def test_a_click_beside_a_handle_gives_the_keyboard_to_its_slider(start):
+    """The notebook had it: an arrow then went to another cell."""
+    page = start.page
+    focused = "(name) => document.activeElement.matches(`.vpo-${name} .noUi-handle`)"
+    active = """() => [...document.querySelectorAll('.jp-Cell')].findIndex((cell) =>
+      cell.matches('.jp-mod-active'))"""
+    start.kernel("lab.change(methods='grpo')")
+    page.wait_for_selector(".vpo-K [disabled]", state="attached")
+    start.look_at(".vpo-lab")
+    for name in ("alpha", "K"):  # which rests: there the arrow scrolls the page
+        box = page.locator(f".vpo-{name} .noUi-target").bounding_box()
+        page.mouse.click(box["x"] + 5, box["y"] - 8)  # the line is four pixels high
+        assert page.evaluate(focused, name), name
+        before = page.evaluate(active)
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate(focused, name) and page.evaluate(active) == before
+    values = start.kernel("print(lab.config.K, lab.config.alpha)").split()
+    assert values == ["64", "0.05"], "K rests; a click at the left end of alpha's line"
+    page.locator(".vpo-m .widget-readout").click()
+    assert page.evaluate("() => document.activeElement.matches('.vpo-m .widget-readout')")
+
+
+def test_stop_right_after_train_counts(start):
+    """The button stayed disabled until the kernel had drawn: half a second in which it was lost."""
+    start.page.evaluate("""() => { document.querySelector('button.vpo-train').click();
+      document.querySelector('button.vpo-stop').click(); }""")
+    start.wait_text(".vpo-status", "stopped")
+    assert start.kernel("print(lab.join(60), lab.state, lab.last_error)").split() == [
+        *("True", "stopped", "None")
+    ]
+    start.page.wait_for_selector("button.vpo-stop:disabled")
 
 
 @pytest.mark.long

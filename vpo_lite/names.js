@@ -1,6 +1,7 @@
 // What ipywidgets does not tell a screen reader: names of sliders and players, values in words,
 // which button is on, and what changed (marked data-said): it draws that anew, and a new element is not read out.
-// And what it takes from a keyboard: a button that is pressed, and then disabled, loses the focus to the page.
+// And what it takes from a keyboard: a button that is pressed, and then disabled, loses the focus to the page;
+// a click beside a slider's handle gives it to the notebook.
 function assist(box) {
   const set = (e, name, value) => { if (e.getAttribute(name) !== value) e.setAttribute(name, value); };
   const improve = () => {
@@ -43,16 +44,27 @@ function assist(box) {
     const next = lost && box.querySelector(".vpo-train:enabled, .vpo-pause:enabled");
     if (next) { lost = null; next.focus({ preventScroll: true }); }
   };
+  const leave = (event) => { if (event.target.disabled) lost = event.target; }; // where the browser is quicker than what follows
+  box.addEventListener("focusout", leave);
   const changes = new MutationObserver(() => { improve(); refocus(); });
   changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class", "disabled"] });
   const words = new MutationObserver(speak);
   words.observe(whole, { subtree: true, childList: true });
-  const keep = (event) => { // letters are the notebook's commands: "m" on a list of methods made its cell a text
-    if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+  const keep = (event) => { // they are the notebook's commands: "m" on a list of methods made its cell a text, an arrow left it
+    const key = event.key.length === 1 || event.key.startsWith("Arrow");
+    if (key && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+  };
+  const follow = (event) => {
+    const slider = event.target.closest(".widget-hslider");
+    if (slider && !slider.contains(document.activeElement)) slider.querySelector(".noUi-handle")?.focus({ preventScroll: true });
+    if (event.target.closest(".vpo-train, .vpo-step")) { // the kernel enables them later: until then a press was lost
+      for (const button of box.querySelectorAll(".vpo-pause, .vpo-stop")) button.disabled = false;
+    }
   };
   whole.addEventListener("keydown", keep);
+  whole.addEventListener("click", follow);
   improve();
-  return () => { changes.disconnect(); words.disconnect(); whole.removeEventListener("keydown", keep); };
+  return () => { box.removeEventListener("focusout", leave); changes.disconnect(); words.disconnect(); whole.removeEventListener("keydown", keep); whole.removeEventListener("click", follow); };
 }
 
 function render({ el }) {

@@ -102,6 +102,7 @@ class Controls:
     def _press(self, name):
         if name in self.buttons:  # what is taken away may still be pressed by a page that hid it
             self._act(getattr(self.lab, name))
+            self._follow_state(self.lab.view())  # now: a drawing may come half a second later
 
     def _next(self, task) -> list[str]:
         """The button for another problem, where there is one."""
