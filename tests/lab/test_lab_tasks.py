@@ -344,6 +344,20 @@ def test_the_panel_of_many_problems_of_several_sizes_is_drawn_at_every_step(mode
     lab.close()
 
 
+def test_one_problem_is_refused_where_no_option_singles_one_out():
+    """It was accepted, and the lab trained on many."""
+    said = "many = False: no option of task '.*:Plain' singles out one problem"
+    for lab in (Lab, Session):
+        with pytest.raises(ValueError, match=said):
+            lab(task=Plain, model="any", many=False)
+    always = Session(task=Plain, model="any", many=True)
+    with pytest.raises(ValueError, match=said):
+        always.change(many=False)
+    assert always.view().many and Session(task=Plain, model="any").view().many
+    assert Session.from_code(Session(task=Plain, model="any").share()).view().many
+    assert not Session(task=Letters, model="any", which=4, many=False).view().many
+
+
 @pytest.mark.slow
 def test_its_controls_are_those_that_mean_something_here(model):
     lab = Lab(task=Shops, model=model, **SMALL)

@@ -68,7 +68,7 @@ class Lab(Session):
         preset: str = "demo",
         maze_seed: int | str | None = None,
         maze: str | envs.Maze | None = None,
-        many: bool = False,
+        many: bool | None = None,
         panel: str = "auto",
         **settings: Any,
     ):

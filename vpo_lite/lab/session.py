@@ -34,7 +34,7 @@ from .arguments import check
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
-from .settings import MOST_EARLIER, NOT_SHARED, Settings, check_spelling, imported
+from .settings import MOST_EARLIER, NOT_SHARED, Settings, check_many, check_spelling, imported
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
@@ -63,7 +63,7 @@ class Session:
     methods: a name of ``vpo_lite.METHODS``, or up to three; one of yours may be named as
     ``package.module:function``, too. preset and further settings: see `TrainConfig`; options of the
     task are settings, too. many: train on many problems although the options single out one, which
-    is then the one to look at before.
+    is then the one to look at before; without such options there are always many.
 
     Attributes:
 
@@ -89,7 +89,7 @@ class Session:
         methods: str | Sequence[str] = "vpo",
         *,
         preset: str = "demo",
-        many: bool = False,
+        many: bool | None = None,
         **settings: Any,
     ):
         self._lock = threading.RLock()
@@ -103,6 +103,7 @@ class Session:
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
         check_spelling(settings, settings.get("task", DEFAULT), type(self))
+        check_many(many, settings.get("task", DEFAULT))
         self._take(Settings.of(imported(methods), settings, preset=preset, many=many))
 
     # --- requests; each returns at once -----------------------------------------------------------
@@ -214,6 +215,7 @@ class Session:
                 how = ", ".join(f"{name}={shown(settings[name])}" for name in singled)
                 raise ValueError(f"{', '.join(singled)}: another problem; use pick({how})")
             check_spelling(settings, self.settings.config.task, self.change)
+            check_many(many, self.settings.config.task)
             changed = self.settings.but(methods=imported(methods), many=many, **settings)
             if changed != self.settings:
                 self._take(changed)

@@ -180,6 +180,13 @@ def check_spelling(settings: dict, task: str, call: Callable) -> None:
             raise ValueError(f"unknown setting {shown(name)}{near}")
 
 
+def check_many(many: bool | None, task: str) -> None:
+    """Raise ValueError for many=False where no option of the task singles out one problem."""
+    if _MANY.check(many) is False and not task_class(task_name(task)).singles_out:
+        said = f"no option of task {task_name(task)!r} singles out one problem"
+        raise ValueError(f"many = False: {said}, so training draws many; leave many out")
+
+
 def _writers(methods) -> list[str]:
     """Those of the methods that write sets."""
     return [method for method in methods if not METHODS[method].single_answer]
