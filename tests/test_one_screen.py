@@ -286,6 +286,71 @@ def test_large_letters_leave_the_window_to_the_pictures(page):
     assert rows == 4 and part < 0.5
 
 
+WIDTHS = """() => { const wide = (s) => [...document.querySelectorAll(`.vpo-lab ${s}`)]
+    .filter((e) => e.getClientRects().length).map((e) => e.getBoundingClientRect().width);
+  return { lines: wide('.vpo-controls > .widget-hbox:first-child .noUi-target'),
+    train: wide('button.vpo-train'), maze: wide('.vpo-maze select') }; }"""
+
+
+def test_large_letters_leave_the_sliders_room(page):
+    """Their lines were 45 to 80 pixels long: three for each value of alpha."""
+    put(page, "Lab()")
+    page.kernel("lab.panel.controls.large.value = True")
+    page.page.wait_for_selector(".vpo-lab.vpo-large .vpo-board.large")
+    measure(page, SMALL)
+    lines = page.page.evaluate(WIDTHS)["lines"]
+    assert len(lines) == 3 and min(lines) > 110, lines
+    handle = page.page.locator(".vpo-alpha .noUi-handle").bounding_box()
+    assert handle["width"] == handle["height"] == 24
+    page.kernel("lab.change(methods=('vpo', 'grpo', 'multi_rlvr'))")  # the longest choice
+    drawn = measure(page, SMALL)
+    lines = page.page.evaluate(WIDTHS)["lines"]
+    assert min(lines) > 60 and not faults(drawn), lines
+    page.kernel("lab.panel.controls.more.value = True")
+    measure(page, SMALL)
+    columns = page.page.evaluate("""() => new Set([...document.querySelectorAll(
+      '.vpo-judge, .vpo-routes, .vpo-layout')].map((e) => e.getBoundingClientRect().left)).size""")
+    assert columns == 2, "More was one column, as high as the window"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_no_control_moves_when_train_becomes_train_anew(page, large):
+    put(page, f"Lab('vpo', {QUICK})", trained=True)
+    page.kernel(f"lab.panel.controls.large.value = {large}")
+    page.page.wait_for_selector(f".vpo-lab{'.vpo-large' * large} .vpo-board{'.large' * large}")
+    before = measure(page, SMALL)["controls"]
+    for code, text in (("lab.change(seed=1)", "Train anew"), ("lab.step()", "Go on")):
+        page.kernel(code + "; lab.join(60)")
+        page.page.wait_for_selector(f"button.vpo-train:enabled >> text={text}")
+        after = measure(page, SMALL)["controls"]
+        assert after[:11] == before[:11], text  # all but those of time
+
+
+DOTS = """() => {
+  const edge = document.querySelector('.vpo-status .vpo-line').parentElement
+    .getBoundingClientRect().left, dots = [...document.querySelectorAll('.vpo-status .vpo-dot')];
+  const seen = dots.filter((e) => e.getBoundingClientRect().right > edge + 1);
+  const ends = seen.filter((e) => { const part = e.parentElement.getBoundingClientRect();
+    return part.left < edge - 1; });
+  return [dots.length, seen.length, ends.length]; }"""
+
+
+def test_no_line_of_the_status_begins_or_ends_with_a_dot(page):
+    put(page, "Lab()")
+    page.kernel("lab.panel.controls.large.value = True")
+    page.page.wait_for_selector(".vpo-lab.vpo-large .vpo-board.large")
+    measure(page, SMALL)
+    assert page.page.evaluate(DOTS) == [2, 2, 0], "method, state and maze fit"
+    page.kernel("lab.new_maze('alpha in training')")  # what to look for takes three lines
+    page.wait_text(".vpo-status", "by chance")
+    measure(page, SMALL)
+    assert page.page.evaluate(DOTS) == [3, 2, 0]
+    assert page.page.evaluate(
+        "() => document.querySelector('.vpo-status').innerText.includes("
+        "'VPO ·\\u00a0ready ·\\u00a0maze 1217')"
+    )
+
+
 MODEBAR = """() => { const box = (e) => e.getBoundingClientRect();
   const plot = document.querySelector('.vpo-lab .js-plotly-plot');
   const bar = [...plot.querySelectorAll('.modebar-btn')].map(box);

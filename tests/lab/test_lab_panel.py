@@ -38,7 +38,7 @@ def panel(slow, request):
 def test_panel_follows_training_and_its_controls_act(panel):
     lab, knobs, buttons = panel.lab, panel.controls.knobs, panel.controls.buttons
     buttons["train"].click()
-    assert until(lambda: "training · step" in panel.status.value), panel.status.value
+    assert until(lambda: "training" in panel.status.value and "step 1 of" in panel.status.value)
     assert buttons["train"].disabled and not buttons["stop"].disabled
     knobs["alpha"].value = 0.2
     knobs["K"].value = math.inf

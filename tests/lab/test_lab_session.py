@@ -577,9 +577,21 @@ def test_a_run_that_an_edit_drops_is_named(slow):
     lab.join(WAIT)
     done = len(lab.records)
     lab.set_maze("S . E\n. . .\nG . .")
-    assert f"Your maze; 8 moves. The run of {done} steps is gone." in status_line(lab.view())
+    assert f"The run of {done} steps is gone." in status_line(lab.view())
     lab.set_maze("S . E\n. . .\nG . D")
     assert "gone" not in status_line(lab.view())
+
+
+def test_a_problem_that_was_picked_is_named_once():
+    """The status line has its number, so no message repeats it."""
+    lab = Lab()
+    assert str(status_line(lab.new_maze().view())).count("1001") == 1
+    assert "Layout paper-9x9" in status_line(lab.new_maze(3, layout="paper-9x9").view())
+    drawn = str(status_line(lab.set_maze("S . E\n. . .\nG . .").view()))
+    assert drawn.lower().count("your maze") == drawn.count("moves") == 1
+    other = Lab(task="programs").next_problem()
+    said = str(status_line(other.next_problem().next_problem().view()))
+    assert other.settings.chosen["problem"] == 2 and said.count("2") == 1
 
 
 def test_painted_maze_keeps_its_budget_while_the_exit_is_in_reach():

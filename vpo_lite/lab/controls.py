@@ -22,7 +22,7 @@ from .words import is_maze
 
 SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
 # Widths are in letters: they grow with the projector's.
-_FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "26em"}}
+_FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "23em"}}
 _SHORT = {"style": {"description_width": "initial"}}
 NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
 ABOVE = ""  # judges at the α that training uses
@@ -112,7 +112,7 @@ class Controls:
 
     def _add_maze(self, view):
         """What chooses a maze."""
-        # It gives way to Train anew, which is longer than Train: a row more would move the board.
+        # It gives way where its row is full: a row more would move the board.
         width = {"flex": "1 1 12em", "min_width": "0", "max_width": "max-content"}
         self.maze = widgets.Dropdown(description="maze", layout=width, **_SHORT)
         layouts = [(f"layout {name}", name) for name in envs.PRESETS]
@@ -336,7 +336,9 @@ def _in_words(value) -> str:
 
 def row(children, align: str = "center"):
     """Widgets side by side, wrapped where it is narrow."""
-    layout = widgets.Layout(flex_flow="row wrap", grid_gap="2px 14px", align_items=align)
+    layout = widgets.Layout(
+        flex_flow="row wrap", grid_gap="2px var(--vpo-gap, 14px)", align_items=align
+    )
     return widgets.HBox(children, layout=layout)
 
 

@@ -31,6 +31,14 @@ LETTER = 0.63  # mean width of a letter, in font sizes
 CSS = """
 .vpo-lab .jupyter-widgets { font-size: 13px; }
 .vpo-lab .widget-readout { min-width: 2.6em; }
+.vpo-lab .vpo-K .widget-readout { min-width: 2em; }
+.vpo-lab .vpo-m .widget-readout { min-width: 1.3em; }
+/* The line of a slider is four pixels high: a pointer that misses it by a few hits it, too. */
+.vpo-lab .noUi-base::before { content: ""; position: absolute; inset: -12px 0; }
+/* Always as wide as with its longest text: else the buttons beside it would jump. */
+.vpo-lab .vpo-train::after { content: "Train anew"; display: block; height: 0; overflow: hidden;
+  visibility: hidden; padding-left: 1.3em; }
+.vpo-lab.vpo-large .vpo-train::after { padding: 0; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
   content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";
@@ -39,7 +47,12 @@ CSS = """
 .vpo-lab .vpo-progress { height: calc(var(--jp-widgets-inline-height) + 4px); flex: none; margin: 0;
   align-items: center; }
 .vpo-lab .vpo-progress .progress { height: 10px; }
-.vpo-lab.vpo-large :is(.vpo-aside, .widget-button > i, .widget-toggle-button > i) { display: none; }
+.vpo-lab .vpo-status div { overflow: hidden; }
+.vpo-lab .vpo-status .vpo-line { margin-left: -0.7em; overflow: visible; }
+.vpo-lab .vpo-part { display: inline-block; padding-left: 0.7em; }
+.vpo-lab .vpo-dot { display: inline-block; width: 0.7em; margin-left: -0.7em; }
+.vpo-lab.vpo-large :is(.vpo-part:has(.vpo-aside), .widget-button > i, .widget-toggle-button > i) {
+  display: none; }
 .vpo-lab .vpo-error { color: #B3261E; font-weight: 600; }
 [data-jp-theme-light="false"] .vpo-lab .vpo-error { color: #FF9C8F; }
 .vpo-lab .widget-inline-hbox { max-width: 100%; }
@@ -48,7 +61,12 @@ CSS = """
   .vpo-lab .progress { border: 1px solid; }
   .vpo-lab .progress-bar { forced-color-adjust: none; background: Highlight; }
 }
-.vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px; }
+.vpo-lab.vpo-large { --jp-widgets-font-size: 18px; --jp-widgets-inline-height: 38px;
+  --jp-widgets-slider-handle-size: 24px; --jp-widgets-slider-track-thickness: 6px; }
+/* What the chooser and the gaps leave is for the sliders. */
+.vpo-lab.vpo-large .vpo-controls { --vpo-gap: 8px; }
+.vpo-lab.vpo-large .vpo-controls button { padding: 0 7px; }
+.vpo-lab.vpo-large .vpo-methods select { field-sizing: content; }
 .vpo-lab.vpo-large .jupyter-widgets,
 .vpo-lab.vpo-large :is(button, select, input, .widget-label, .widget-readout) { font-size: 18px; }
 """

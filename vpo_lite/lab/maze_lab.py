@@ -116,7 +116,7 @@ class Lab(Session):
             before = self.maze_seed if self.maze_seed in DEMONSTRATION else DEMONSTRATION[-1]
             seed = DEMONSTRATION[(DEMONSTRATION.index(before) + 1) % len(DEMONSTRATION)]
         chosen = _generated(seed, layout)
-        message = f"Maze {shown(chosen['maze_seed'])}{f' of {layout}' if layout else ''}."
+        message = f"Layout {layout}." if layout else ""  # the status line has the number
         if isinstance(seed, str):
             named = by_name(seed)
             message = f"{named.title}. {named.look_for}"
@@ -130,7 +130,7 @@ class Lab(Session):
         """
         maze = _maze(text, budget, usual=_maze_of(self).budget)
         if maze != self.maze:
-            self.pick(f"Your maze; {maze.budget} moves.", **_chosen(maze))
+            self.pick(**_chosen(maze))
         return self
 
     # --- pictures ---------------------------------------------------------------------------------

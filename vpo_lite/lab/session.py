@@ -194,7 +194,7 @@ class Session:
                 raise ValueError(f"{said} by its number")
             number = self.settings.chosen.get(name)
             number = self._task.seeds["held_out"][0] if number is None else number + 1
-            return self.pick(f"{name} = {number}.", **{name: number})
+            return self.pick(**{name: number})
 
     def change(
         self,

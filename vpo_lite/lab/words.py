@@ -113,40 +113,50 @@ def status_line(view: View) -> Html:
             left = pace * (view.config.steps - min(done))
             parts.append(f"about {left:.0f} s left ({pace:.1f} s a step)")
     problem = f"{where(view)}, seed {view.config.seed}"
-    lines = [joined([joined(parts, " · "), _aside(problem) if any(done) else f" · {problem}"])]
+    parts.append(_aside(problem) if any(done) else problem)
     if any(done) and not view.busy:
-        lines[0] = joined([lines[0], _at_rest(view)])
-    message = html("{}", view.message)
+        parts += _at_rest(view)
     if view.restart:
-        message = html("Changed: {}. Press <b>Train anew</b>.", view.restart)
-    if message:  # beside the state where it fits: a line more would move all below
-        beside = html('<span style="display:inline-block">{}</span>', message)
-        lines[0] = joined([lines[0], beside], " · ")
-    lines += [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
+        parts.append(html("Changed: {}. Press <b>Train anew</b>.", view.restart))
+    elif view.message:
+        parts.append(view.message)
+    lines = [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
     if view.error:
         red = html('<span class="vpo-error">{}</span>', view.error)
         lines.append(html("{} (traceback: lab.last_error)", red))
-    return joined(lines, html("<br>"))
+    return joined([_beside(parts), joined(lines, html("<br>"))])
 
 
-def _at_rest(view: View) -> Html:
+def _beside(parts: list) -> Html:
+    """Parts in a line, with dots between them; none where the line is full, and goes on below. For
+    each dot stands left of its part, and `CSS` cuts off what is left of the line.
+    """
+    dot = html('<span class="vpo-dot">·\N{NO-BREAK SPACE}</span>')
+    drawn = [
+        html('<span class="vpo-part">{}{}</span>', dot if i else "", part)
+        for i, part in enumerate(parts)
+    ]
+    return html('<div class="vpo-line">{}</div>', joined(drawn, " "))
+
+
+def _at_rest(view: View) -> list[Html]:
     """What a turned knob changes, for the status line: it is in sight where the words are not."""
     if view.restart:
-        return html("")
+        return []
     if view.methods != view.active:
         named = " + ".join(look(method).text for method in view.methods)
-        return html(" · Train starts <b>{}</b> from step 1", named)
+        return [html("Train starts <b>{}</b> from step 1", named)]
     if view.agreement is None or view.message or len(view.active) > 1:
-        return html("")
+        return []
     K, exact = view.config.K, "K = ∞: exact scores"
     if K < math.inf:
         exact = f"K = {K:,}: {view.agreement:.2f} correlation with exact scores"
-    return _aside(exact)
+    return [_aside(exact)]
 
 
 def _aside(said: str) -> Html:
     """Left out with large letters, which have no room for it: a line more would move the board."""
-    return html('<span class="vpo-aside"> · {}</span>', said)
+    return html('<span class="vpo-aside">{}</span>', said)
 
 
 def cut_off(view: View) -> list[str]:
