@@ -274,6 +274,12 @@ def check_whole(x, name, most=INTEGERS - 1):
         raise ValueError(f"{name} = {shown(x)}: expected a whole number of at least 1{limit}")
 
 
+def check_truth(x, name):
+    """Refuse x unless it is True or False: a text such as "no" would count as true."""
+    if not isinstance(x, bool | np.bool_):
+        raise ValueError(f"{name} = {shown(x)}: expected True or False")
+
+
 def check_choice(x, name, choices):
     """Refuse x unless it is one of these words."""
     if not isinstance(x, str) or x not in choices:

@@ -9,11 +9,10 @@ import functools
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ..checks import shown, told_of
+from ..checks import check_truth, shown, told_of
 from ..files import read_json
 from ..randomness import integer
 from . import shipped
@@ -80,10 +79,7 @@ def load_policy(
     """
     name = shipped.model_name(path_or_name)
     device = choose_device(device)
-    if not isinstance(gradient_checkpointing, bool | np.bool_):
-        raise ValueError(
-            f"gradient_checkpointing = {shown(gradient_checkpointing)}: expected True or False"
-        )
+    check_truth(gradient_checkpointing, "gradient_checkpointing")
     folder = adapter_folder(name)
     if folder is not None:
         with told_of(f"{folder}: this adapter cannot be loaded"):

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import check_number, check_whole, is_whole, shown
+from ..checks import check_number, check_truth, check_whole, is_whole, shown
 from ..policy.policy import Policy
 from ..randomness import generator
 from ..tasks.base import Task, TaskError
@@ -121,6 +121,9 @@ def evolve(
             f"max_tokens = {shown(max_tokens)}: without a policy no token is sampled; give "
             "max_candidates"
         )
+    check_truth(until_solved, "until_solved")
+    if show_weights is not None:
+        check_truth(show_weights, "show_weights")
     if traces is not None and traces != []:
         raise ValueError(f"traces = {shown(traces)}: expected an empty list")
     if not callable(archive):

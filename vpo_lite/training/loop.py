@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Generator
 
-from ..checks import shown
+from ..checks import check_truth, shown
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from ..tasks.records import told_before
@@ -55,6 +55,7 @@ def train(
     if learner is not None and task is not None:
         raise ValueError("task and learner: a learner has its task; give one of them")
     check_config(config)
+    check_truth(fit, "fit")
     if task is not None:
         check_given(task)
     if learner is not None and not isinstance(learner, Learner):
