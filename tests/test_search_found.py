@@ -7,7 +7,10 @@ from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.search import beam, evolve, most_probable
 from vpo_lite.search.found import Found, Spent, best_found, pareto_front, read_found, save_found
+from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.tasks.program_rules import HiddenRules
+from vpo_lite.training.config import TrainConfig
+from vpo_lite.training.evaluate import sample_pools
 
 THREE = HiddenRules(branches=3)
 
@@ -77,6 +80,26 @@ def test_every_search_is_saved_with_the_weights_that_it_had(tmp_path, name):
             assert result.spent.candidates == len(result.found) > 0
             for smaller, larger in zip(result.found, result.found[1:], strict=False):
                 assert all(np.array(larger.spent) >= smaller.spent)
+
+
+def pools(policy, task, instances):
+    return list(sample_pools(policy, task, TrainConfig(task="programs"), instances, 3, 0))
+
+
+@pytest.mark.parametrize("ask", [*SEARCHES.values(), pools], ids=[*SEARCHES, "pools"])
+def test_a_problem_of_another_task_is_named(ask, monkeypatch):
+    """An error of the task itself, about a problem of its own, stays what it is."""
+    policy, own = load_policy("pocket-programs", device="cpu"), THREE.instance(0)
+    said = (
+        r"^instances\[1\] = Maze\(text=.*: no problem of task 'programs', whose problems are "
+        r"Examples; give task.instance\(seed\)$"
+    )
+    with pytest.raises(ValueError, match=said) as caught:
+        ask(policy, THREE, [own, MazeTask().instance(1000)])
+    assert "no attribute" in str(caught.value.__cause__)
+    monkeypatch.setattr(HiddenRules, "prompt", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ask(policy, THREE, [own])
 
 
 def test_the_best_under_any_weights_and_the_front_are_those_of_brute_force():

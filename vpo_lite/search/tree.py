@@ -25,7 +25,13 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, score_answers
-from ..training.contract import check_instances, check_policy, check_seed, prompt_of
+from ..training.contract import (
+    check_foreign,
+    check_instances,
+    check_policy,
+    check_seed,
+    prompt_of,
+)
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
 from .contract import check_budgets, check_tags, limits_of, prompt_weights
@@ -91,6 +97,7 @@ def most_probable(
     for name, number in (("answers", answers), ("max_tokens", max_tokens), ("at_once", at_once)):
         check_whole(number, name)
     task.check_policy(1, policy.pocket)
+    check_foreign(task, instances)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, 1, instances, max_new_tokens, shown)
     rows = zip(instances, shown, limits, strict=True)
@@ -288,6 +295,7 @@ def beam(
     check_budgets(max_tokens=max_tokens, max_candidates=max_candidates)
     alpha, seed = check_alpha(alpha), check_seed(seed)
     task.check_policy(m, policy.pocket)
+    check_foreign(task, instances)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
     check_tags(policy, tags)
     shown = prompt_weights(policy, task, instances, weights)

@@ -76,6 +76,22 @@ def check_instances(task, instances) -> None:
         )
 
 
+def check_foreign(task: Task, instances: Sequence) -> None:
+    """ValueError for a problem of another task: the task cannot read it, and gives no problem of
+    its type. To be called once the policy is known to fit the task.
+    """
+    for i, x in enumerate(instances):
+        try:
+            task.key(x), task.objectives(x), task.prompt(x, 1)
+        except Exception as error:  # of a problem of its own the search tells
+            own = dict.fromkeys(type(early).__name__ for early in early_problems(task))
+            if type(x).__name__ not in own:
+                raise ValueError(
+                    f"instances[{i}] = {shown(x)}: no problem of task {task.name!r}, whose problems "
+                    f"are {', '.join(own)}; give task.instance(seed)"
+                ) from error
+
+
 def check_seed(seed) -> int:
     """A seed of random draws, 0 or more, as TrainConfig takes it. ValueError for any other."""
     return Option("seed", int, 0, "seed of every random draw", least=0).check(seed)

@@ -11,7 +11,14 @@ from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
-from .contract import check_given, check_instances, check_policy, check_seed, check_seeds
+from .contract import (
+    check_foreign,
+    check_given,
+    check_instances,
+    check_policy,
+    check_seed,
+    check_seeds,
+)
 from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, sample_answers, token_limits
 from .schemas import PER_PROBLEM
@@ -149,12 +156,13 @@ def sample_pools(
     The pools come one by one, so that a caller can show how far it is. Draws depend on the seed,
     the problem and its place in the list, so that a problem that is there twice gets two pools. At
     another place it gets other answers; a call for each problem prevents this. Raises ValueError at
-    once for fewer than one answer or more than 2,000, for a negative seed, for an empty list,
-    and for seeds or one problem in the place of a list of problems.
+    once for fewer than one answer or more than 2,000, for a negative seed, for an empty list, for
+    seeds or one problem in the place of a list of problems, and for problems of another task.
     """
     check_policy(policy)
     check_config(config)
     check_instances(task, instances)
+    check_foreign(task, instances)
     check_answers(answers)
     seed = check_seed(seed)
     limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
