@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import json
 import math
 import pickle
@@ -58,6 +59,12 @@ def low(completions, **columns):
 
 import asyncio
 import functools
+import queue
+import signal
+import sys
+import threading
+
+MAIN = threading.main_thread()
 
 LOOPS = []
 
@@ -78,6 +85,43 @@ async def fails(completions, **columns):
 
 async def leaves(completions, **columns):
     raise SystemExit(3)
+
+TWO = asyncio.Barrier(2)
+CANCELLED = queue.SimpleQueue()
+
+async def slower(completions, **columns):
+    await asyncio.wait_for(TWO.wait(), 60)  # for the other
+    await asyncio.sleep(0.05)
+    return [1.0] * len(completions)
+
+async def faster(completions, **columns):
+    await asyncio.wait_for(TWO.wait(), 60)
+    return [2.0] * len(completions)
+
+async def fails_later(completions, **columns):
+    await asyncio.wait_for(TWO.wait(), 60)
+    await asyncio.sleep(0.05)
+    raise OSError("later")
+
+async def fails_sooner(completions, **columns):
+    await asyncio.wait_for(TWO.wait(), 60)
+    raise OSError("sooner")
+
+def fails_at_once(completions, **columns):
+    raise OSError("at once")
+
+async def interrupts(completions, **columns):
+    while sys._current_frames()[MAIN.ident].f_code.co_name != "wait":
+        await asyncio.sleep(0.01)
+    signal.pthread_kill(MAIN.ident, signal.SIGINT)
+    await waits(completions)
+
+async def waits(completions, **columns):
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        CANCELLED.put(1)
+        raise
 
 def hard(completions, total, **columns):
     return [float(t) for t in total]
@@ -602,6 +646,39 @@ def test_an_asynchronous_function_that_fails_is_named(mine, name, words):
     for _ in range(2):  # the second call waits for nothing, either
         with pytest.raises(TaskError, match=words):
             task.score([task.instance(0)], [["4"]])
+
+
+def test_asynchronous_functions_run_at_the_same_time(mine):
+    """Each waits for the other to begin. Rewards keep the order of the functions."""
+    task = mine(reward_funcs="my_rewards:slower,correct,faster")
+    x = task.instance(0)
+    answers = [str(x.columns["total"]), "no"]
+    for _ in range(2):
+        assert task.score([x], [answers])[0].tolist() == [[1.0, 1.0, 2.0], [1.0, 0.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("fails_later,fails_sooner", "^fails_later raised OSError: later "),
+        ("fails_sooner,fails_later", "^fails_sooner raised OSError: sooner "),
+        ("slower,fails_at_once,faster", "^fails_at_once raised OSError: at once "),
+    ],
+)
+@pytest.mark.filterwarnings("error")  # of a coroutine that was never awaited
+def test_of_several_functions_that_fail_the_first_is_named(mine, names, said):
+    task = mine(reward_funcs=f"my_rewards:{names}")
+    with pytest.raises(TaskError, match=said):
+        task.score([task.instance(0)], [["4"]])
+    gc.collect()
+
+
+def test_an_interrupt_ends_all_asynchronous_functions(mine):
+    task = mine(reward_funcs="my_rewards:interrupts,waits")
+    with pytest.raises(KeyboardInterrupt):
+        task.score([task.instance(0)], [["4"]])
+    ended = sys.modules["my_rewards"].CANCELLED
+    assert [ended.get(timeout=60) for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize(

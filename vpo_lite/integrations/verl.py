@@ -22,14 +22,13 @@ what a missing answer earns, if not 0. Written for veRL 0.9.1.
 import asyncio
 import dataclasses
 import functools
-import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..awaiting import awaited, together
+from ..awaiting import awaited
 from ..checks import check_finite, shown
 from ..estimators import METHODS
 from ..tasks.base import Task, TaskError, group_key
@@ -236,9 +235,7 @@ class OwnScores(Task):
 
     def _of(self, fields: Mapping, answers: Sequence[str]) -> list[list[float]]:
         found = [self._called(fields, answer) for answer in answers]
-        if any(map(inspect.isawaitable, found)):
-            found = awaited(together(found))
-        return [self._numbers(one) for one in found]
+        return [self._numbers(result()) for result in awaited(found)]
 
     def _called(self, fields: Mapping, answer: str):
         extra = dict(fields.get("extra_info") or {}) | dict(fields.get("tool_extra_fields") or {})

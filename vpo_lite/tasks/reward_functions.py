@@ -3,7 +3,8 @@
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -34,8 +35,8 @@ class RewardFunctions:
     a function of the row's columns that returns one or the other. So a row's objectives are known
     without any answer: all processes draw the same weights for it, also where none can be read.
 
-    - functions: one or more; a name that occurs twice gets a number. Asynchronous ones are awaited,
-      one after the other
+    - functions: one or more; a name that occurs twice gets a number. Asynchronous ones are awaited
+      at the same time, after the others
     - worst: what None stands for, one number or one for each function. No function may return less:
       a missing answer, which earns it, would then be worth more. Less by 1e-6 of its size, or of 1,
       is rounding, and counts as the worst.
@@ -145,11 +146,11 @@ class RewardFunctions:
         pass), and for anything but ``count`` times its finite numbers, not below ``worst``.
         """
         parts = parts if self.vary else [self.fixed] * count
+        returned = _results(self.names, (partial(f, **given()) for f in self.functions))
         found = []  # of each function, of each answer: its numbers
         for i, said in enumerate(self.declared):
             wanted, read = [part[i] for part in parts], _one if said is None else _several
-            returned = _called(self.names[i], self.functions[i], given())
-            found.append(_checked(self.names[i], returned, self.worst[i], wanted, read))
+            found.append(_checked(self.names[i], returned[i], self.worst[i], wanted, read))
         self.asked += count
         for part, *of_one in zip(parts, *found, strict=True):
             numbers = [x for some in of_one for x in some]
@@ -196,9 +197,22 @@ def _yields(function: Callable) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
-def _called(name: str, function: Callable, given: Mapping):
+def _results(names: Sequence[str], calls: Iterable[Callable]) -> list:
+    """What the calls return. Asynchronous ones run at the same time, after the others."""
+    returned = []
     try:
-        return awaited(function(**given))
+        for name, call in zip(names, calls, strict=True):
+            returned.append(_told(name, call))
+    except BaseException:
+        for one in filter(inspect.iscoroutine, returned):
+            one.close()  # else Python warns that it was never awaited
+        raise
+    return [_told(name, result) for name, result in zip(names, awaited(returned), strict=True)]
+
+
+def _told(name: str, call: Callable):
+    try:
+        return call()
     except (KeyboardInterrupt, MemoryError):  # for the latter training names settings to lower
         raise
     except BaseException as error:  # SystemExit would end a run without a word; panics of Rust
@@ -213,7 +227,7 @@ def _declared(function: Callable):
 
 def _named(name: str, said, columns: Mapping) -> tuple[str, ...]:
     if callable(said):
-        said = _called(f"{name}.objectives", said, columns)
+        (said,) = _results([f"{name}.objectives"], [partial(said, **columns)])
     if is_whole(said) and 1 <= said <= MOST_OBJECTIVES:
         return tuple(f"{name}[{i}]" for i in range(said))
     if isinstance(said, list | tuple) and said and all(map(is_plain, said)):
