@@ -82,6 +82,45 @@ def test_every_search_is_saved_with_the_weights_that_it_had(tmp_path, name):
                 assert all(np.array(larger.spent) >= smaller.spent)
 
 
+KEPT = {"evolve": "traces", "beam": "results", "most_probable": "results"}
+STOPPED = [("evolve", 0), ("evolve", 2), ("beam", 0), ("beam", 1), ("most_probable", 0)]
+
+
+@pytest.mark.parametrize(("name", "calls"), [*STOPPED, ("most_probable", 4)])
+def test_what_was_found_before_an_interrupt_is_kept(name, calls, monkeypatch):
+    policy, instances = load_policy("pocket-programs", device="cpu"), [THREE.instance(0)] * 2
+    whole = SEARCHES[name](policy, THREE, instances)
+    method, left = "next_logprobs" if name == "most_probable" else "sample", [*range(calls)]
+    call = getattr(type(policy), method)
+
+    def interrupted(*arguments, **settings):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return call(*arguments, **settings)
+
+    monkeypatch.setattr(type(policy), method, interrupted)
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        SEARCHES[name](policy, THREE, instances, **{KEPT[name]: kept})
+    for cut, result in zip(kept, whole, strict=True):
+        part = result.found[: len(cut.found)]
+        assert cut.spent.calls == calls and bool(part) == bool(calls)
+        assert len(part) < len(result.found)
+        for one, same in zip(cut.found, part, strict=True):
+            assert one.rewards.tolist() == same.rewards.tolist()
+            assert one._replace(rewards=0) == same._replace(rewards=0)
+        if name == "beam":  # after a step two sets of one answer, the second is missing
+            assert [len(row) - row.count(None) for row in cut.answers] == [1, 1][: 2 * calls]
+            assert len(cut.texts) == len(cut.rewards) == len(cut.set_rewards) == 2 * calls
+        if name == "most_probable":
+            assert cut.answers == result.answers[: len(part)]
+            assert cut.logprobs.tolist() == result.logprobs[: len(part)].tolist()
+            assert len(cut.rewards) == len(part)
+    with pytest.raises(ValueError, match=rf"^{KEPT[name]} = \['x'\]: expected an empty list$"):
+        SEARCHES[name](policy, THREE, instances, **{KEPT[name]: ["x"]})
+
+
 def pools(policy, task, instances):
     return list(sample_pools(policy, task, TrainConfig(task="programs"), instances, 3, 0))
 

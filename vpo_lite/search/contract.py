@@ -81,6 +81,12 @@ def check_budgets(**most: int | None) -> None:
             check_whole(number, name)
 
 
+def check_empty(given, name: str) -> None:
+    """ValueError unless a list that a search fills is empty, or None."""
+    if given is not None and given != []:
+        raise ValueError(f"{name} = {shown(given)}: expected an empty list")
+
+
 def check_count(weights: Sequence, instances: Sequence) -> None:
     """ValueError unless there is one array of weights for each problem."""
     n = len(instances)

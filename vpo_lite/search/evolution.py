@@ -28,7 +28,7 @@ from ..training.contract import (
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
 from ..training.watch import ENOUGH, UNREAD
 from .archive import Archive
-from .contract import check_budgets, check_count, shows_weights, to_show
+from .contract import check_budgets, check_count, check_empty, shows_weights, to_show
 from .found import Spent
 from .one_problem import Search, Trace
 
@@ -131,8 +131,7 @@ def evolve(
     check_truth(until_solved, "until_solved")
     if show_weights is not None:
         check_truth(show_weights, "show_weights")
-    if traces is not None and traces != []:
-        raise ValueError(f"traces = {shown(traces)}: expected an empty list")
+    check_empty(traces, "traces")
     if not callable(archive):
         raise ValueError(
             f"archive = {shown(archive)}: expected a function from weights to an empty archive, "

@@ -79,6 +79,42 @@ class Result:
         self.found.append(Found(answer, rewards, self.spent, parents))
 
 
+@dataclass
+class Probable(Result):
+    """The n most probable answers to one problem, in order of probability. ``found`` holds them.
+
+    - answers: as the task parsed them; no two have the same effect
+    - rewards (n, d)
+    - logprobs (n,): of the completion's tokens, its end included, in nats
+    """
+
+    rewards: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    logprobs: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def answers(self) -> list[str]:
+        return [one.answer for one in self.found]
+
+
+@dataclass
+class Beam(Result):
+    """The n sets of m answers to one problem that a beam search ended with, best first.
+
+    ``found`` holds every readable answer, also those of dropped prefixes. The parents of an answer
+    are those before it in its set.
+
+    - texts (n): completions
+    - answers (n): lists of m answers, as the task parsed them; None where one is missing
+    - rewards (n, m, d): a missing answer has the worst vector
+    - set_rewards (n,): E_w max_y w . r(y) at the alpha of the search
+    """
+
+    texts: list[str] = field(default_factory=list)
+    answers: list[list[str | None]] = field(default_factory=list)
+    rewards: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0)))
+    set_rewards: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
 # --- asking afterwards ----------------------------------------------------------------------------
 
 

@@ -14,7 +14,6 @@ Each step reads prompt and prefix again: no keys and values are kept. This is no
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -34,25 +33,8 @@ from ..training.contract import (
 )
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
-from .contract import check_budgets, check_tags, limits_of, prompt_weights
-from .found import Result
-
-
-@dataclass
-class Probable(Result):
-    """The n most probable answers to one problem, in order of probability. ``found`` holds them.
-
-    - answers: as the task parsed them; no two have the same effect
-    - rewards (n, d)
-    - logprobs (n,): of the completion's tokens, its end included, in nats
-    """
-
-    rewards: np.ndarray = field(init=False)
-    logprobs: np.ndarray = field(init=False)
-
-    @property
-    def answers(self) -> list[str]:
-        return [one.answer for one in self.found]
+from .contract import check_budgets, check_empty, check_tags, limits_of, prompt_weights
+from .found import Beam, Probable
 
 
 def most_probable(
@@ -65,6 +47,7 @@ def most_probable(
     at_once: int = 1,
     max_new_tokens: int | None = None,
     weights: Sequence | None = None,
+    results: list | None = None,
 ) -> list[Probable]:
     """The most probable answers to each problem: best-first search over tokens, with m = 1.
 
@@ -81,6 +64,8 @@ def most_probable(
     - max_new_tokens: of a completion; None: what one answer may need
     - weights: P arrays (d,) that the prompts show, scaled to sum 1. None: w* for a policy that was
       trained on prompts that show weights, else none
+    - results: an empty list that gets the results before the first pass. After Ctrl-C it holds what
+      was found: the answers are then scored, unless a second Ctrl-C comes
 
     A small budget may find no answer. Raises ValueError for numbers below 1, and for too few
     positions of the model.
@@ -96,12 +81,27 @@ def most_probable(
     check_instances(task, instances)
     for name, number in (("answers", answers), ("max_tokens", max_tokens), ("at_once", at_once)):
         check_whole(number, name)
+    check_empty(results, "results")
     task.check_policy(1, policy.pocket)
     check_foreign(task, instances)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, 1, instances, max_new_tokens, shown)
     rows = zip(instances, shown, limits, strict=True)
     searches = [_BestFirst(policy, task, x, w, answers, max_tokens, limit) for x, w, limit in rows]
+    found = [] if results is None else results
+    found += [search.result for search in searches]
+    try:
+        _go(policy, searches, at_once)
+    except BaseException:
+        if results is not None:
+            _score(task, searches)
+        raise
+    _score(task, searches)
+    return found
+
+
+def _go(policy: Policy, searches: Sequence["_BestFirst"], at_once: int) -> None:
+    """Read prefixes until every search has ended."""
     per_pass = max(1, ROWS // at_once)
     while going := [search for search in searches if search.goes_on()]:
         for first in range(0, len(going), per_pass):
@@ -113,12 +113,17 @@ def most_probable(
             )
             for search, picked, rows in zip(part, read, logprobs, strict=True):
                 search.grow(picked, rows)
-    rewards = score_answers(task, instances, [[search.result.answers] for search in searches])
-    for search, (R,) in zip(searches, rewards, strict=True):
-        its = search.result
+
+
+def _score(task: Task, searches: Sequence["_BestFirst"]) -> None:
+    """Give all answers their rewards, in one call of the task's scorer."""
+    results = [search.result for search in searches]
+    for search, its in zip(searches, results, strict=True):
+        its.logprobs = np.array(search.logprobs)
+    instances, answers = [its.instance for its in results], [[its.answers] for its in results]
+    for its, (R,) in zip(results, score_answers(task, instances, answers), strict=True):
         its.found = [one._replace(rewards=r) for one, r in zip(its.found, R, strict=True)]
-        its.rewards, its.logprobs = R, np.array(search.logprobs)
-    return [search.result for search in searches]
+        its.rewards = R
 
 
 class _Prefix(NamedTuple):
@@ -216,25 +221,6 @@ def _most_probable_tokens(logprobs: torch.Tensor, most: int) -> tuple[np.ndarray
     return tokens[found.indices][:most].numpy(), found.values[:most].numpy()
 
 
-@dataclass
-class Beam(Result):
-    """The n sets of m answers to one problem that a beam search ended with, best first.
-
-    ``found`` holds every readable answer, also those of dropped prefixes. The parents of an answer
-    are those before it in its set.
-
-    - texts (n): completions
-    - answers (n): lists of m answers, as the task parsed them; None where one is missing
-    - rewards (n, m, d): a missing answer has the worst vector
-    - set_rewards (n,): E_w max_y w . r(y) at the alpha of the search
-    """
-
-    texts: list[str] = field(init=False)
-    answers: list[list[str | None]] = field(init=False)
-    rewards: np.ndarray = field(init=False)
-    set_rewards: np.ndarray = field(init=False)
-
-
 class _Set(NamedTuple):
     """A completion with some of m answers, their effects, and its rewards (m, d)."""
 
@@ -259,6 +245,7 @@ def beam(
     max_tokens: int | None = None,
     max_candidates: int | None = None,
     weights: Sequence | None = None,
+    results: list | None = None,
 ) -> list[Beam]:
     """Beam search over sets of m answers, one answer a step.
 
@@ -274,6 +261,8 @@ def beam(
       the branches of the last may exceed it, and sets may hold fewer than m answers. In all at most
       branches * (1 + (m - 1) * width) answers are sampled.
     - weights: as in :func:`most_probable`
+    - results: an empty list that gets the results before the first step. After Ctrl-C or an error
+      of the scorer it holds what was found, and the sets of the last whole step
 
     Draws are keyed by (seed, "beam", j, (instance, prefix)): other problems change nothing. Raises
     ValueError for values below 1, for a policy that writes a closing tag as several tokens, and for
@@ -293,6 +282,7 @@ def beam(
     for name, number in (("m", m), ("width", width), ("branches", branches)):
         check_whole(number, name)
     check_budgets(max_tokens=max_tokens, max_candidates=max_candidates)
+    check_empty(results, "results")
     alpha, seed = check_alpha(alpha), check_seed(seed)
     task.check_policy(m, policy.pocket)
     check_foreign(task, instances)
@@ -300,7 +290,8 @@ def beam(
     check_tags(policy, tags)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, m, instances, max_new_tokens, shown)
-    results = [Beam(x, w) for x, w in zip(instances, shown, strict=True)]
+    results = [] if results is None else results
+    results += [Beam(x, w) for x, w in zip(instances, shown, strict=True)]
     beams = [[_Set("", [], frozenset(), np.empty(0))] for _ in instances]
     for j, tag in enumerate(tags):
         end = tags[j - 1] if j else ""
@@ -327,10 +318,10 @@ def beam(
                     if row[j] is not None:
                         results[p].add(row[j], R[j], [a for a in row[:j] if a is not None])
         beams = [_best(kept, width, alpha) for kept in beams]
-    for result, kept in zip(results, beams, strict=True):
-        result.texts, result.answers, _, rewards = map(list, zip(*kept, strict=True))
-        result.rewards = np.stack(rewards)
-        result.set_rewards = exact_set_reward(result.rewards, alpha)
+        for result, kept in zip(results, beams, strict=True):
+            result.texts, result.answers, _, rewards = map(list, zip(*kept, strict=True))
+            result.rewards = np.stack(rewards)
+            result.set_rewards = exact_set_reward(result.rewards, alpha)
     return results
 
 

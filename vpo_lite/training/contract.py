@@ -87,8 +87,8 @@ def check_foreign(task: Task, instances: Sequence) -> None:
             own = dict.fromkeys(type(early).__name__ for early in early_problems(task))
             if type(x).__name__ not in own:
                 raise ValueError(
-                    f"instances[{i}] = {shown(x)}: no problem of task {task.name!r}, whose problems "
-                    f"are {', '.join(own)}; give task.instance(seed)"
+                    f"instances[{i}] = {shown(x)}: no problem of task {task.name!r}, whose "
+                    f"problems are {', '.join(own)}; give task.instance(seed)"
                 ) from error
 
 
