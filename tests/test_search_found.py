@@ -43,13 +43,30 @@ def test_a_file_that_is_damaged_or_cannot_be_written_is_told_of_in_one_line(tmp_
     path.write_text('{"problem": 0}\n')
     with pytest.raises(DamagedError, match=r"found.jsonl, line 1: field answer is missing"):
         read_found(path)
-    with pytest.raises(DamagedError, match="nowhere: there is no such file"):
-        read_found(tmp_path / "nowhere")
+    for missing in ("nowhere", "x" * 300):
+        with pytest.raises(DamagedError, match=f"{missing}: there is no such file"):
+            read_found(tmp_path / missing)
+    with pytest.raises(DamagedError, match=r"cannot be read \(Is a directory\)"):
+        read_found(tmp_path)
     monkeypatch.chdir(tmp_path)
     for place in (tmp_path / "nowhere" / "found.jsonl", tmp_path, "."):
         with pytest.raises(ValueError, match="cannot be written"):
             save_found([], place)
     assert [each.name for each in tmp_path.iterdir()] == ["found.jsonl"]
+
+
+@pytest.mark.parametrize("kept", [1, 40, -2])
+def test_a_file_that_was_cut_is_refused_and_an_end_without_a_line_break_is_not(tmp_path, kept):
+    """Candidates were missing without a word, all of a file of one line."""
+    traces = evolve(None, THREE, [THREE.instance(0)], m=1, calls=2, seed=0, tries=0)
+    path = save_found(traces, tmp_path / "found.jsonl")
+    whole = path.read_bytes()
+    first, second = whole.splitlines(keepends=True)
+    path.write_bytes(whole.rstrip(b"\n"))
+    assert len(read_found(path)) == 2
+    path.write_bytes(first + second[:kept])
+    with pytest.raises(DamagedError, match=r"found.jsonl, line 2: no JSON"):
+        read_found(path)
 
 
 SEARCHES = {

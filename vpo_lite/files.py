@@ -85,15 +85,18 @@ def read_json(path, schema: Any = dict[str, JsonValue]) -> Any:
     return parse_json(text, schema, str(path))
 
 
-def read_json_lines(path, schema: Any) -> list:
+def read_json_lines(path, schema: Any, *, whole: bool = False) -> list:
     """The values of a file with one JSON text a line; an empty list where there is no file.
 
     A last line without its line break is left out: its writer was killed. So are empty lines at the
     end. Raises DamagedError that names path and line.
+
+    whole: the file was written at once, so its last line counts, too
     """
     if not os.path.lexists(path):
         return []
-    *lines, _ = read_bytes(path, most=16 * MOST_BYTES).split(b"\n")
+    *lines, last = read_bytes(path, most=16 * MOST_BYTES).split(b"\n")
+    lines += [last] * whole
     while lines and not lines[-1].strip():
         lines.pop()
     return [parse_json(text, schema, f"{path}, line {i}") for i, text in enumerate(lines, 1)]

@@ -83,7 +83,7 @@ def check_budgets(**most: int | None) -> None:
 
 def check_empty(given, name: str) -> None:
     """ValueError unless a list that a search fills is empty, or None."""
-    if given is not None and given != []:
+    if given is not None and (not isinstance(given, list) or given):
         raise ValueError(f"{name} = {shown(given)}: expected an empty list")
 
 

@@ -4,6 +4,7 @@ Its candidates are kept, so that one search serves every preference: :func:`best
 best one under any weights. :func:`save_found` writes them to a file, one a line, in JSON.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,6 +229,6 @@ def read_found(path) -> list[Candidate]:
     """The candidates of a file of :func:`save_found`. Raises DamagedError for any other, and where
     there is none.
     """
-    if not Path(path).is_file():
+    if not os.path.lexists(path):
         raise DamagedError(f"{path}: there is no such file")
-    return read_json_lines(path, Candidate)
+    return read_json_lines(path, Candidate, whole=True)
