@@ -165,6 +165,12 @@ def test_a_pool_has_no_rollouts_to_draw_whole():
         best_of.rollout_best_at(np.ones((3, 2)), [0.5, 0.5])
 
 
+@pytest.mark.parametrize("ask", [best_of.choose, best_of.best_at, best_of.rollout_best_at])
+def test_rewards_that_cannot_be_are_named_as_the_argument_is(ask):
+    with pytest.raises(ValueError, match=r"^rewards has shape \(0, 2\): expected"):
+        ask(np.empty((0, 2)), [1, 1])
+
+
 def test_flags_of_several_problems_are_refused():
     with pytest.raises(ValueError, match=r"solved has shape \(1, 2\)"):
         best_of.solved_at([[True, False]])

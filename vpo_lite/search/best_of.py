@@ -61,7 +61,7 @@ def rollout_best_at(rewards: ArrayLike, weights: ArrayLike) -> np.ndarray:
     >>> best_at(np.reshape(twice, (4, 2)), [0.75, 0.25])[1].round(4).item()
     0.6667
     """
-    rewards = check_rewards(rewards)
+    rewards = check_rewards(rewards, "rewards")
     if rewards.ndim != 3:
         raise ValueError(f"rewards has shape {rewards.shape}: expected rollouts (G, m, d)")
     scores = _scores(rewards.reshape(-1, rewards.shape[-1]), weights)
@@ -141,7 +141,7 @@ def _curve(values, name):
 
 
 def _scores(rewards, weights):
-    rewards, weights = check_rewards(rewards), check_finite(weights, "weights", 1)
+    rewards, weights = check_rewards(rewards, "rewards"), check_finite(weights, "weights", 1)
     if rewards.ndim != 2 or weights.shape[-1] != rewards.shape[-1]:
         raise ValueError(
             f"rewards has shape {rewards.shape}, weights {weights.shape}: expected one pool (n, d) "

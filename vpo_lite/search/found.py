@@ -179,7 +179,7 @@ def _rewards(found: Sequence) -> np.ndarray:
             f"candidates of {len(problems)} problems: give those of one, such as "
             "[c for c in found if c.problem == 0]"
         )
-    return check_rewards([one.rewards for one in found]) if found else np.empty((0, 0))
+    return check_rewards([one.rewards for one in found], "rewards") if found else np.empty((0, 0))
 
 
 # --- in a file ------------------------------------------------------------------------------------
