@@ -21,14 +21,15 @@ SEARCHES = {
 
 
 class Watched(HiddenRules):
-    """Keeps the weights that its prompts were asked to show."""
+    """Keeps the weights that the prompts for the policy were asked to show."""
 
     def __init__(self):
         super().__init__(branches=2)
         self.asked = []
 
     def prompt(self, instance, m, *, weights=None, pocket=None):
-        self.asked.append(None if weights is None else np.round(weights, 9).tolist())
+        if pocket is not None:
+            self.asked.append(None if weights is None else np.round(weights, 9).tolist())
         return super().prompt(instance, m, weights=weights, pocket=pocket)
 
 
