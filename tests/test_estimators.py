@@ -839,6 +839,7 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
             "R[1] has shape (3,): with groups= expected (m, d)",
         ),
         (lambda: vpo.advantages("vpo", [R3[0], R3[0, :3]]), "same G"),
+        (lambda: vpo.advantages("gdpo", R3, whiten="no"), "whiten = 'no': expected True or False"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_that_names_it(call, words):

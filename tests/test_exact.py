@@ -562,6 +562,7 @@ def test_the_limits_of_alpha(R):
         (lambda: exact_set_reward(np.eye(3), points=8), "points = 8"),
         (lambda: exact_set_reward(np.eye(3), points=64.0), "points = 64.0"),
         (lambda: exact_set_reward(np.eye(3), points=True), "points = True"),
+        (lambda: exact_set_reward(np.eye(3), full_output="no"), "full_output = 'no': expected"),
         (lambda: exact_shares([1, 0]), "R has shape (2,)"),
         (lambda: compared_set_rewards([[1, 0]]), "R has shape (1, 2): expected (..., G, m, d)"),
     ],

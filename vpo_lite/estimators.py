@@ -33,6 +33,7 @@ from .checks import (
     check_finite,
     check_number,
     check_rewards,
+    check_truth,
     check_weights,
     check_whole,
     is_below,
@@ -106,8 +107,8 @@ def method(*function: Callable, **properties: Any) -> Callable[[Callable], Calla
     known = {field.name: field.default for field in fields(Method)[2:]}
     for name, value in properties.items():
         check_choice(name, "property of a method", known)
-        if isinstance(known[name], bool) and not isinstance(value, bool):
-            raise ValueError(f"{name} = {shown(value)}: expected True or False")
+        if isinstance(known[name], bool):
+            check_truth(value, name)
 
     def register(function):
         name = getattr(function, "__name__", type(function).__name__ + "(...)")
@@ -236,6 +237,7 @@ def estimate(
     check_choice(method, "method", METHODS)
     alpha = check_alpha(alpha)
     eps = check_number(eps, "eps", "a finite number, 0 to 1e+100", 0, LARGEST)
+    check_truth(whiten, "whiten")
     if whiten:
         check_whiten(method)
         credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps, groups=groups)

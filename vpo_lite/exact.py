@@ -27,7 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, comb
 
-from .checks import check_alpha, check_drawn, check_points, check_rewards, check_whole
+from .checks import (
+    check_alpha,
+    check_drawn,
+    check_points,
+    check_rewards,
+    check_truth,
+    check_whole,
+)
 from .objective import nondominated, sample_weights, sampling_method
 
 PIECE_LIMIT = 2**15  # n answers may be cut into n PIECE_LIMIT / d^2 pieces, fewer if n > 16
@@ -135,6 +142,7 @@ def exact_set_reward(
     """
     R = check_rewards(R)
     check_whole(pieces, "pieces", most=PIECE_LIMIT)
+    check_truth(full_output, "full_output")
     sets, alpha, points = R.reshape(-1, *R.shape[-2:]), check_alpha(alpha), check_points(points)
     found = integrate(sets, alpha, points, pieces=pieces)
     reward = _shaped(found, R.shape[:-2])

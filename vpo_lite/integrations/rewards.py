@@ -72,8 +72,7 @@ class RolloutReward:
         rules = {option.name: option for option in TrainConfig.options()}
         for name in ("K", "alpha", "seed", "pay_repeats"):
             object.__setattr__(self, name, rules[name].check(getattr(self, name)))
-        if not isinstance(self.thinks, bool):
-            raise ValueError(f"thinks = {checks.shown(self.thinks)}: expected True or False")
+        checks.check_truth(self.thinks, "thinks")
 
     @classmethod
     def of(cls, config: TrainConfig) -> "RolloutReward":
