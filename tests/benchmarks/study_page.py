@@ -261,6 +261,13 @@ def over_more_weights() -> str:
     return any_at_k.table()
 
 
+def repeated() -> str:
+    """The repeated runs beside the stored ones, as a Markdown table."""
+    import repeats  # it trains, too, and so needs torch
+
+    return repeats.table()
+
+
 def judged() -> dict[float, list[float]]:
     """Coverage at each alpha of sets of three, by the alpha at which they were trained."""
     study, found = runs("ablation-maze")
@@ -323,6 +330,7 @@ def table(command: str) -> str | None:
         "trained at, judged at": trained_at_judged_at,
         "alpha and m on one maze": on_one_maze,
         "what it took": what_it_took,
+        "repeated runs": repeated,
     }
     if command in made:
         return made[command]() + "\n"
