@@ -428,8 +428,33 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
     before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
     learner = SimpleNamespace(policy=SimpleNamespace(pocket=None))
     run = SimpleNamespace(config=vpo.TrainConfig(kl=kl), learner=learner)
-    told.warn_after_training(after | {"start": before, "truncated_in_training": 0.8}, run)
+    cut = {"truncated_rate": 0.0, "truncated_in_training": 0.8}
+    told.warn_after_training(after | {"start": before} | cut, run)
     assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
+
+
+@pytest.mark.parametrize(
+    "read, method, said",
+    [
+        (0.9, "vpo", "at least 70% of the rollouts wrote on after their 3 answers,"),
+        (0.67, "vpo", None),  # each that was cut off may lack all three
+        (0.5, "grpo", "at least 50% of the rollouts wrote on after their 1 answer,"),
+    ],
+)
+def test_rollouts_that_write_on_after_their_answers_are_not_cured_by_more_tokens(
+    read, method, said, monkeypatch, capsys
+):
+    """Ten rollouts of three answers that were all cut off: with 27 answers read at least seven
+    have all of theirs. A shipped policy may come to this, too.
+    """
+    monkeypatch.setattr(told, "_token_limit", lambda run: 9)
+    figures = {"parse_rate": read, "valid_rate": read, "truncated_rate": 1.0}
+    figures |= {"start": figures, "truncated_in_training": 0.0}
+    learner = SimpleNamespace(policy=SimpleNamespace(pocket={"size": 6}))
+    run = SimpleNamespace(config=vpo.TrainConfig(method=method), learner=learner)
+    told.warn_after_training(figures, run)
+    found = capsys.readouterr().err
+    assert found == "" if said is None else f"after training, {said} up to the token" in found
 
 
 LEFT_OUT = CUT.replace("(9)", "(9), which --mask-truncated leaves out")

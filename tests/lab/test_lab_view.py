@@ -412,7 +412,7 @@ def test_many_rollouts_that_were_cut_off_are_named_with_the_limit_and_the_cure(t
     said = "of the rollouts were cut off at"
     few = with_last_step(trained.view(), record={"truncated_rate": 0.1})
     assert said not in status_line(few)
-    many = with_last_step(trained.view(), record={"truncated_rate": 0.38})
+    many = with_last_step(trained.view(), record={"truncated_rate": 0.38, "parse_rate": 0.8})
     run = many.runs[0]
     # 3 routes of pocket-6x6: the squares of each, two tags; and one token for the end of all
     assert many.token_limit(run) == 3 * (trained.maze.budget + 2) + 1
@@ -420,6 +420,14 @@ def test_many_rollouts_that_were_cut_off_are_named_with_the_limit_and_the_cure(t
     asked = dataclasses.replace(run, config=run.config.but(max_new_tokens=7))
     now = status_line(dataclasses.replace(many, runs=(asked,)))
     assert f"VPO: 38% {said} 7 tokens: raise max_new_tokens." in now
+
+
+def test_rollouts_that_write_on_after_their_answers_are_named(trained):
+    said = "VPO: at least 32% of the rollouts wrote on after their 3 answers"
+    on = {"truncated_rate": 0.38, "parse_rate": 0.98}  # one in 50 answers is missing: 6 % of 3
+    assert said in status_line(with_last_step(trained.view(), record=on))
+    less = with_last_step(trained.view(), record=on | {"parse_rate": 0.9})
+    assert "wrote on" not in status_line(less)
 
 
 def test_still_picture_of_the_maze(trained):

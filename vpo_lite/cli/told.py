@@ -187,8 +187,10 @@ def warn_of_truncation(rate: float, run, when: str) -> None:
 
 def warn_after_training(summary: dict, run) -> None:
     """Warn of a policy that training damaged, else of rollouts that were cut off: a damaged
-    policy does not end its answers, and a higher limit does not help it.
+    policy does not end its answers, and a higher limit does not help it, nor one that writes on.
     """
+    from ..training.watch import warning_of_writing_on, wrote_on
+
     config, start = run.config, summary["start"]
     for name, what in (("parse_rate", "could be read"), ("valid_rate", "were valid")):
         if start[name] > 0.1 and summary[name] < start[name] / 2:
@@ -198,6 +200,10 @@ def warn_after_training(summary: dict, run) -> None:
                 f"after it: the updates damaged the policy; lower --lr, now {config.lr:g}, or {kl}"
             )
             return
+    on = wrote_on(summary["truncated_rate"], summary["parse_rate"], config.answers)
+    if on > 0.1:
+        note(f"after training, {warning_of_writing_on(on, config.answers)}")
+        return
     warn_of_truncation(summary["truncated_in_training"], run, "in training")
 
 

@@ -9,6 +9,7 @@ from ..looks import look
 from ..markup import Html, html, in_lines, joined
 from ..policy import shipped
 from ..tasks.maze import MazeTask
+from ..training.watch import warning_of_writing_on, wrote_on
 from .view import Run, View
 
 STATES = {  # state of the lab -> as the status line says it
@@ -160,16 +161,23 @@ def _aside(said: str) -> Html:
 
 
 def cut_off(view: View) -> list[str]:
-    """A line for each active run whose last step cut many rollouts off at the token limit. The
-    limit that a task has for a shipped policy holds its longest answers: more would not help.
+    """A line for each active run whose last step cut many rollouts off at the token limit."""
+    active = [run for run in view.runs if run.method in view.active and run.records]
+    return [f"{look(run.method).text}: {said}." for run in active if (said := _cut_off(view, run))]
+
+
+def _cut_off(view: View, run: Run) -> str:
+    """The limit that a task has for a shipped policy holds its longest answers: more would not
+    help, so nothing is said of it.
     """
-    return [
-        f"{look(run.method).text}: {run.record.truncated_rate:.0%} of the rollouts were cut off at "
-        f"{view.token_limit(run)} tokens: raise max_new_tokens."
-        for run in view.runs
-        if run.method in view.active and run.records and run.record.truncated_rate > MANY_CUT_OFF
-        if run.config.max_new_tokens or shipped.description(run.config.base_model) is None
-    ]
+    cut, m = run.record.truncated_rate, run.config.answers
+    if (on := wrote_on(cut, run.record.parse_rate, m)) > MANY_CUT_OFF:
+        return warning_of_writing_on(on, m)
+    own_limit = run.config.max_new_tokens or shipped.description(run.config.base_model) is None
+    if cut > MANY_CUT_OFF and own_limit:
+        limit = view.token_limit(run)
+        return f"{cut:.0%} of the rollouts were cut off at {limit} tokens: raise max_new_tokens"
+    return ""
 
 
 def faults(view: View) -> list[str]:

@@ -57,6 +57,30 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
     return {kind: words for kind, words in said.items() if words}
 
 
+def wrote_on(truncated: float, read: float, m: int) -> float:
+    """At least this share of the rollouts was cut off although all m answers were there.
+
+    truncated: share of the rollouts that were cut off; read: share of the answers that could be
+    read. Each other rollout that was cut off lacks an answer, so they are at most m (1 - read).
+
+    >>> round(wrote_on(0.99, 0.88, 3), 2)
+    0.63
+    """
+    return max(truncated - m * (1 - read), 0.0)
+
+
+def warning_of_writing_on(share: float, m: int) -> str:
+    """What to say where at least this share of the rollouts wrote on.
+
+    >>> warning_of_writing_on(0.63, 3)[:61]
+    'at least 63% of the rollouts wrote on after their 3 answers, '
+    """
+    return (
+        f"at least {share:.0%} of the rollouts wrote on after their {m} answer{'s' * (m > 1)}, up "
+        "to the token limit. No reward sees this, but it costs tokens: kl above 0 works against it"
+    )
+
+
 @dataclass
 class Watch:
     """Looks at the answers of a training as they come, and says each kind of fault once.
