@@ -331,7 +331,7 @@ def test_a_model_that_was_trained_elsewhere_is_measured_and_compared(whole, tmp_
     for name in ("set_reward", "diversity", "valid_rate"):
         assert theirs[name] == pytest.approx(ours[name], abs=1e-6)
     assert theirs["elsewhere"] and not ours["elsewhere"] and theirs["tokens"] is None
-    assert "model=merged " in theirs["label"] and "trained elsewhere" in theirs["label"]
+    assert [ours["label"], theirs["label"]] == ["vpo", "merged, asked as vpo"]
     assert not ours["other_problems"]
     report.write_report([whole, whole], page, [theirs, ours])
     with pytest.raises(

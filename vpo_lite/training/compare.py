@@ -32,7 +32,8 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     Base models count by name and content. A row holds
 
     - label: the method, and the settings in which the kinds of that method differ, among them the
-      engine; also the task, where the kinds differ in it
+      engine; also the task, where the kinds differ in it. A model that was trained elsewhere has
+      its own name, and the method as which it was asked
     - method; set: answers in a compared set; runs, problems: how many; folders
     - elsewhere: whether another program trained what was measured on the problems of these runs
     - the means of the figures of ``summary.json``, over runs; where these are on several single
@@ -150,8 +151,10 @@ def _kinds(folders: Iterable[str | os.PathLike]) -> list[_Kind]:
 
 def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
     runs, config, mine = kind.runs, kind.config, kind.settings
-    every = [other.settings for other in kinds]
-    rivals = [settings for settings in every if settings["method"] == config.method]
+    every, elsewhere = [other.settings for other in kinds], ELSEWHERE in mine
+    name = f"{Path(config.model).name}, asked as {config.method}" if elsewhere else config.method
+    alike = [s for s in every if s["method"] == config.method]
+    rivals = [settings for settings in alike if (ELSEWHERE in settings) == elsewhere]
     names = dict.fromkeys(name for rival in rivals for name in rival)
     differing = [
         name
@@ -163,14 +166,14 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
     files = {n: f"{Path(file).name} {runs[0].digests[n][:8]}" for n, file in known.items()}
     shown = {n: files.get(n) or _shortened(mine[n]) for n in differing if n in mine}
     return {
-        "label": ", ".join([config.method, *(f"{n}={text}" for n, text in shown.items())]),
+        "label": ", ".join([name, *(f"{n}={text}" for n, text in shown.items())]),
         "method": config.method,
         "set": config.compared_size,
         "alpha": runs[0].alpha,
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
-        "elsewhere": ELSEWHERE in mine,
+        "elsewhere": elsewhere,
         "records": next((r for run in runs if (r := run.summary.get("records"))), {}),
         **_means(kind),
         "per_run": kind.by_run,
