@@ -699,7 +699,7 @@ def test_a_path_in_a_run_or_around_it_is_answered_with_the_run(made, tmp_path):
         with pytest.raises(ValueError, match=f"; name its run: {re.escape(str(run))}$"):
             compare([other, run / path])
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(ValueError, match=f"; there are the runs {run}, {other}, {neither}$"):
+        with pytest.raises(ValueError, match=f"; the runs in {tmp_path}: a, b, neither$"):
             compare(path)
     with pytest.raises(ValueError, match=r"with config\.json\)$"):
         compare(tmp_path.parent / "missing" / "a")

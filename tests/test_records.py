@@ -991,7 +991,7 @@ def test_the_panel_says_what_is_dropped(file):
     data = file(*(json.dumps(row | {"answerable": i != 3}) for i in range(12)))
     made = dict(task="hops", data=str(data), model="nowhere")
     line = str(status_line(Session(**made).view()))
-    assert line.count("<br>Data: 1 of 12 questions of ") == 1 and "data check" in line
+    assert line.count("Data: 1 of 12 questions of ") == 1 and "data check" in line
     data.write_text((json.dumps(row) + "\n") * 12)
     assert "Data:" not in str(status_line(Session(**made).view()))
 

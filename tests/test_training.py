@@ -1294,10 +1294,14 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
         folder.close()
         with pytest.raises(ValueError, match="falls to 0 at step 4"):
             Run.resume(folder.path, steps=5)
-        (folder.path / "summary.json").write_text("{}")
+        run = Run.begin(config, tmp_path / "whole")
+        run.start()
+        for _ in run.steps():
+            pass
+        run.finish()
         said = r"this run is finished \(4 steps\); see vpo-lite compare \S+$"
         with pytest.raises(ValueError, match=said):
-            Run.resume(folder.path)
+            Run.resume(run.path)
 
 
 @pytest.mark.slow

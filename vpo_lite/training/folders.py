@@ -398,8 +398,8 @@ def run_meant(path: Path) -> str:
         if os.path.isfile(folder / METRICS):  # no OSError for a name that is too long
             return f"; name its run: {shown_path(folder)}"
         if there := sorted(glob(f"*/{METRICS}", root_dir=folder)):
-            names = ", ".join(str((folder / name).parent) for name in there)
-            return f"; there are the runs {shortened(names, 200)}"
+            names = shortened(", ".join(map(os.path.dirname, there)), 200)
+            return f"; the runs in {shown_path(folder)}: {names}"
     return ""
 
 
