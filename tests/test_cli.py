@@ -438,7 +438,7 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
     [
         (0.9, "vpo", "at least 70% of the rollouts wrote on after their 3 answers,"),
         (0.67, "vpo", None),  # each that was cut off may lack all three
-        (0.5, "grpo", "at least 50% of the rollouts wrote on after their 1 answer,"),
+        (1.0, "grpo", None),  # a single answer is read without an end, too
     ],
 )
 def test_rollouts_that_write_on_after_their_answers_are_not_cured_by_more_tokens(

@@ -176,13 +176,17 @@ def warn_of_truncation(rate: float, run, when: str) -> None:
     nothing is learned from them.
     """
     masked = run.config.mask_truncated
-    more = run.config.max_new_tokens or run.learner.policy.pocket is None
-    if rate > 0.1 and (more or masked):
+    if rate > 0.1 and (masked or not _holds_the_longest(run)):
         note(
             f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
             f"({_token_limit(run)}){', which --mask-truncated leaves out' * masked}: raise "
             "max_new_tokens"
         )
+
+
+def _holds_the_longest(run) -> bool:
+    """Whether the token limit is that of a task for a small policy: more would not help."""
+    return run.learner.policy.pocket is not None and not run.config.max_new_tokens
 
 
 def warn_after_training(summary: dict, run) -> None:
@@ -201,7 +205,7 @@ def warn_after_training(summary: dict, run) -> None:
             )
             return
     on = wrote_on(summary["truncated_rate"], summary["parse_rate"], config.answers)
-    if on > 0.1:
+    if on > 0.1 and _holds_the_longest(run):
         note(f"after training, {warning_of_writing_on(on, config.answers)}")
         return
     warn_of_truncation(summary["truncated_in_training"], run, "in training")

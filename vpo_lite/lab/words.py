@@ -168,13 +168,13 @@ def cut_off(view: View) -> list[str]:
 
 def _cut_off(view: View, run: Run) -> str:
     """The limit that a task has for a shipped policy holds its longest answers: more would not
-    help, so nothing is said of it.
+    help.
     """
     cut, m = run.record.truncated_rate, run.config.answers
-    if (on := wrote_on(cut, run.record.parse_rate, m)) > MANY_CUT_OFF:
-        return warning_of_writing_on(on, m)
-    own_limit = run.config.max_new_tokens or shipped.description(run.config.base_model) is None
-    if cut > MANY_CUT_OFF and own_limit:
+    if not run.config.max_new_tokens and shipped.description(run.config.base_model) is not None:
+        on = wrote_on(cut, run.record.parse_rate, m)
+        return warning_of_writing_on(on, m) if on > MANY_CUT_OFF else ""
+    if cut > MANY_CUT_OFF:
         limit = view.token_limit(run)
         return f"{cut:.0%} of the rollouts were cut off at {limit} tokens: raise max_new_tokens"
     return ""

@@ -58,7 +58,8 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
 
 
 def wrote_on(truncated: float, read: float, m: int) -> float:
-    """At least this share of the rollouts was cut off although all m answers were there.
+    """At least this share of the rollouts was cut off although all m answers were there; 0 for
+    m = 1, whose answer is read without an end, too.
 
     truncated: share of the rollouts that were cut off; read: share of the answers that could be
     read. Each other rollout that was cut off lacks an answer, so they are at most m (1 - read).
@@ -66,7 +67,7 @@ def wrote_on(truncated: float, read: float, m: int) -> float:
     >>> round(wrote_on(0.99, 0.88, 3), 2)
     0.63
     """
-    return max(truncated - m * (1 - read), 0.0)
+    return max(truncated - m * (1 - read), 0.0) if m > 1 else 0.0
 
 
 def warning_of_writing_on(share: float, m: int) -> str:
@@ -76,8 +77,8 @@ def warning_of_writing_on(share: float, m: int) -> str:
     'at least 63% of the rollouts wrote on after their 3 answers, '
     """
     return (
-        f"at least {share:.0%} of the rollouts wrote on after their {m} answer{'s' * (m > 1)}, up "
-        "to the token limit. No reward sees this, but it costs tokens: kl above 0 works against it"
+        f"at least {share:.0%} of the rollouts wrote on after their {m} answers, up to "
+        "the token limit. No reward sees this, but it costs tokens: kl above 0 works against it"
     )
 
 
