@@ -153,8 +153,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
     runs, config, mine = kind.runs, kind.config, kind.settings
     every, elsewhere = [other.settings for other in kinds], ELSEWHERE in mine
     name = f"{Path(config.model).name}, asked as {config.method}" if elsewhere else config.method
-    alike = [s for s in every if s["method"] == config.method]
-    rivals = [settings for settings in alike if (ELSEWHERE in settings) == elsewhere]
+    rivals = [s for s in every if (s["method"], ELSEWHERE in s) == (config.method, elsewhere)]
     names = dict.fromkeys(name for rival in rivals for name in rival)
     differing = [
         name
