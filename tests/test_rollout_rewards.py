@@ -43,7 +43,7 @@ def first_answer(R, *, w_star, **_):
 @vpo.estimators.method()
 def last_answer(R, *, w_star, eps, **_):
     score = vpo.estimators.scalar(R, w_star)[..., -1]
-    return score, vpo.estimators.zscore(score, eps)
+    return score, score - score.mean()
 """)
     monkeypatch.syspath_prepend(tmp_path)
     reward = RolloutReward(method="compared:first_answer", answers=2)
@@ -52,8 +52,12 @@ def last_answer(R, *, w_star, eps, **_):
     said = "<answer_1> 0.25 </answer_1> <answer_2> 0.5 </answer_2>"
     (scored,) = reward.score(task, [Asked("Why?")], ["a"], [said], step=0)
     assert scored.reward == 0.25
-    with pytest.raises(ValueError, match=r"'last_answer'.*and yours with @method\(z_score=True\)"):
-        RolloutReward(method="last_answer")
+    assert not reward.whole_groups
+    reward = RolloutReward(method="last_answer", answers=2)
+    given = task, [Asked("Why?")] * 2, ["a", "a"], [said, said.replace("5 <", "<")], 0
+    assert reward.whole_groups and [one.reward for one in reward.score(*given)] == [0.5, 0.0]
+    compared = reward.score(*given, groups=["a", "a"])
+    assert [(one.score, one.reward) for one in compared] == [(0.5, 0.25), (0.0, -0.25)]
 
 
 @pytest.mark.slow
@@ -107,7 +111,7 @@ def test_weights_belong_to_the_seed_the_step_and_the_group():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (dict(method="max_at_k", answers=1), "max_at_k.*z-score.*natively"),
+        (dict(method="vpo_recombined"), "'vpo_recombined': it adds a rollout.*natively"),
         (dict(method="grpo"), "answers = 3: grpo takes 1 answer"),
         (dict(answers=0), "answers = 0: expected a whole number of at least 1"),
         (dict(answers="3"), "answers = '3': expected a whole number of at least 1"),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import importlib.util
+import itertools
 import json
 import logging
 import math
@@ -315,13 +316,18 @@ def message(text):
     return [{"role": "user", "content": text}]
 
 
-def test_weights_that_the_method_does_not_use_are_said():
-    with pytest.warns(UserWarning, match="w_star: method vpo does not use it") as told:
-        SetReward.of_functions([correct, brief], w_star=[2, 1])
-    assert told[0].filename == __file__
+def test_settings_that_the_method_does_not_use_are_said():
+    unused = {"w_star": dict(w_star=[2, 1]), "k": dict(k=2), "eps": dict(eps=1e-5)}
+    for name, how in unused.items():
+        with pytest.warns(UserWarning, match=f"{name}: method vpo does not use it") as told:
+            SetReward.of_functions([correct, brief], **how)
+        assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SetReward.of_functions([correct, brief], method="set_max", w_star=[2, 1])
+        one = dict(answers=1, group_size=4)
+        SetReward.of_functions([correct, brief], method="max_at_k", k=2, w_star=[2, 1], **one)
+        SetReward.of_functions([correct, brief], method="maxrl", eps=1e-5, **one)
 
 
 def test_what_is_logged():
@@ -421,25 +427,84 @@ def test_the_reward_of_a_held_out_row_does_not_depend_on_the_step():
     assert found(single, 0, **marked) == found(single, 10, **marked)
 
 
-@pytest.mark.parametrize("kind", ["plain", "marked", "exact", "grpo", "earlier"])
+def test_max_at_k_has_whole_groups_in_any_order():
+    """Lengths of completions are the scores; two groups have one prompt."""
+    reward = SetReward.of_functions([lengths], answers=1, method="max_at_k", k=2, group_size=3)
+    reward = pickle.loads(pickle.dumps(reward))
+    prompts, texts = list("abababaaa"), ["x" * n for n in (1, 5, 2, 5, 4, 6, 7, 8, 9)]
+    found = reward(prompts=prompts, completions=texts)
+    for rows in ([0, 2, 4], [1, 3, 5], [6, 7, 8]):  # a: the first three, then three more
+        scores = np.array([[len(texts[i])] for i in rows])
+        assert np.allclose([found[i] for i in rows], best_of_pairs(scores, np.ones(1)))
+    held_out = {"vpo_held_out": [True] * 2}  # no group is compared
+    assert reward(prompts=["a", "a"], completions=["xx", "x"], **held_out) == [2.0, 1.0]
+    with pytest.raises(ValueError, match=r"max_at_k compares whole groups of group_size = 3.* 2 "):
+        reward(prompts=["a", "a"], completions=["x", "xx"])
+
+
+def lengths(completions, **columns):
+    return [float(len(text)) for text in completions]
+
+
+def test_a_method_of_ones_own_must_give_advantages_that_average_to_0():
+    """TRL subtracts their mean: it would train something else in silence."""
+
+    @vpo.estimators.method(single_answer=True, weights="many")
+    def shifted_best(R, *, weights, k, **_):
+        score = vpo.set_reward(R, weights)
+        return score, score - score.mean() + (k or 0)
+
+    try:
+        made = [
+            SetReward.of_functions([lengths, brief], answers=1, method="shifted_best", **how)
+            for how in (dict(group_size=2), dict(group_size=2, k=1))
+        ]
+        rows = dict(prompts=["a", "a"], completions=["x", "xx"])
+        high = made[0](**rows)
+        assert high[0] == pytest.approx(-high[1]) and high[1] > 0.1
+        with pytest.raises(ValueError, match=r"'shifted_best'.*average to 1, and TRL subtracts"):
+            made[1](**rows)
+    finally:
+        del vpo.METHODS["shifted_best"]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "give group_size, TRL's num_generations, and set scale_rewards='none'"),
+        (dict(group_size=8, k=8), "group_size = 8: max_at_k needs at least 9 rollouts in a group"),
+        (dict(group_size=1), "group_size = 1: max_at_k needs at least 2 rollouts in a group"),
+        (dict(group_size="8"), "group_size = '8': expected a whole number"),
+    ],
+)
+def test_the_size_of_whole_groups_is_checked_when_the_reward_is_made(how, said):
+    with pytest.raises(ValueError, match=said):
+        SetReward.of_functions([brief], answers=1, method="max_at_k", **how)
+
+
+@pytest.mark.parametrize("kind", ["plain", "marked", "exact", "grpo", "earlier", "whole groups"])
 def test_an_evaluation_of_unmarked_rows_is_said_once(kind):
     """A reward function is not told of it, but the log is: its next step says what to do."""
-    how = dict(method="grpo") if kind == "grpo" else dict(K=math.inf if kind == "exact" else 4)
-    reward = SetReward.of_functions([correct, brief], answers=1 if kind == "grpo" else 2, **how)
+    how = dict(answers=2, K=math.inf if kind == "exact" else 4)
+    how = dict(answers=1, method="grpo") if kind == "grpo" else how
+    if kind == "whole groups":
+        how = dict(answers=1, method="gdpo", group_size=2)
+    rows = TEXTS[:2] if kind == "whole groups" else TEXTS
+    reward = SetReward.of_functions([correct, brief], **how)
     log = [{"eval_reward": 0.5, "step": 1}] * (kind == "earlier")
     state = type("State", (), {"global_step": 1, "log_history": log})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        call(reward, TEXTS, trainer_state=state)
-        marked = {"vpo_held_out": [True] * len(TEXTS)} if kind == "marked" else {}
-        call(reward, TEXTS, trainer_state=state, **marked)
+        call(reward, rows, trainer_state=state)
+        marked = {"vpo_held_out": [True] * len(rows)} if kind == "marked" else {}
+        call(reward, rows, trainer_state=state, **marked)
         log.extend([{"reward": 0.5, "step": 2}] + [{"eval_reward": 0.5}] * (kind != "earlier"))
         for _ in range(3):
-            call(reward, TEXTS, trainer_state=state)
+            call(reward, rows, trainer_state=state)
     said = [str(one.message) for one in caught]
-    assert [x for x in said if "reward.ask_held_out" in x] == said and len(said) == (
-        kind == "plain"
-    )
+    assert [x for x in said if "reward.ask_held_out" in x] == said
+    assert len(said) == (kind in ("plain", "whole groups"))
+    assert ("so 0 for every policy" in "".join(said)) == (kind == "whole groups")
 
 
 def vowels(completions, **columns):
@@ -614,8 +679,18 @@ def test_the_recommended_settings():
     assert (args.loss_type, args.beta, args.num_generations) == ("grpo", 0.1, 4)
     task, pocket = pocket_config().make_task(), shipped.description("pocket-6x6")
     assert args.max_completion_length == task.max_tokens(task.instance(0), 2, pocket)
+    assert args.scale_rewards == "group"
     with pytest.raises(ValueError, match="= 8 rollouts cannot be shared by 3 processes"):
         grpo_config(pocket_config(), "unused", 3)
+
+
+def test_methods_that_compare_whole_groups_need_them_in_each_process():
+    config = pocket_config(method="max_at_k")  # two prompts, groups of 4
+    for processes in (1, 2):
+        args = grpo_config(config, "unused", processes)
+        assert args.scale_rewards == "none"
+    with pytest.raises(ValueError, match=r"prompts = 2 on 4 processes: max_at_k.*multiple of 4"):
+        grpo_config(config, "unused", 4)
 
 
 @pytest.mark.slow
@@ -631,9 +706,7 @@ def test_the_token_limit_is_that_of_the_run_and_not_of_its_first_problems(monkey
 
 
 REFUSED = {
-    "max_at_k": dict(method="max_at_k"),
-    "gdpo": dict(method="gdpo"),
-    "maxrl": dict(method="maxrl"),
+    "whiten": dict(method="gdpo", whiten=True),
     "vpo_recombined": dict(method="vpo_recombined"),
     "epochs": dict(epochs=2),
     "rollout_dtype": dict(rollout_dtype="bfloat16"),
@@ -807,9 +880,36 @@ def test_a_trl_that_cannot_be_imported_says_why(tmp_path, capsys, monkeypatch):
 
 
 def by_hand(config, group, weights):
-    """TRL's advantages of a group (G,): Bessel's deviation, eps 1e-4."""
+    """TRL's advantages of a group (G,): Bessel's deviation, eps 1e-4. Other methods compare it
+    themselves.
+    """
+    if config.method in OF_WHOLE_GROUPS:
+        return OF_WHOLE_GROUPS[config.method](group.rewards[:, 0], weights[0])
     score = [np.mean([max(w @ r for r in R) for w in weights]) for R in group.rewards]
     return (score - np.mean(score)) / (np.std(score, ddof=1) + 1e-4)
+
+
+def best_of_pairs(R, w):
+    """max_at_k, k = 2: the mean best of the pairs with i, minus that of the pairs without."""
+    r, pairs = R @ w, list(itertools.combinations(range(len(R)), 2))
+
+    def mean_best(i, inside):
+        return np.mean([max(r[list(pair)]) for pair in pairs if (i in pair) == inside])
+
+    return np.array([mean_best(i, True) - mean_best(i, False) for i in range(len(R))])
+
+
+def each_objective(R, w):
+    """gdpo: z-scores (population, eps 1e-4) of the objectives, averaged; silent where alike."""
+    z = [(x - x.mean()) / (x.std() + 1e-4) if np.ptp(x) > 1e-9 else 0 * x for x in R.T]
+    return np.mean(z, axis=0)
+
+
+def by_the_mean(R, w):
+    return (R @ w - np.mean(R @ w)) / (np.mean(R @ w) + 1e-4)
+
+
+OF_WHOLE_GROUPS = {"max_at_k": best_of_pairs, "gdpo": each_objective, "maxrl": by_the_mean}
 
 
 def keys(config, step):
@@ -831,6 +931,9 @@ def adapter_of(model):
         pytest.param(dict(m=1, micro_batch=2), marks=pytest.mark.long),
         dict(method="grpo", kl=0.1),
         pytest.param(dict(method="random_weighting"), marks=pytest.mark.long),
+        dict(method="max_at_k", k=2),
+        pytest.param(dict(method="gdpo", micro_batch=2), marks=pytest.mark.long),
+        pytest.param(dict(method="maxrl"), marks=pytest.mark.long),
     ],
     ids=str,
 )

@@ -39,11 +39,13 @@ UNASKED = (
     "of evaluation with reward.ask_held_out"
 )
 HELD_OUT = "vpo_held_out"  # the column of rows that are measured, not trained on
+USED_BY = {"w_star": "grpo", "k": "max_at_k", "eps": "maxrl"}  # settings, and a method with each
 UNMARKED = (
-    "TRL evaluated rows without the column vpo_held_out: eval_reward changes with the weights that "
-    "each step draws, even if the policy does not; map the eval_dataset with reward.ask_held_out "
-    "in place of reward.ask"
+    "TRL evaluated rows without the column vpo_held_out: eval_reward {}; map the eval_dataset with "
+    "reward.ask_held_out in place of reward.ask"
 )
+DRAWN = "changes with the weights that each step draws, even if the policy does not"
+CENTRED = "is a mean of advantages, so 0 for every policy"
 
 
 @dataclass
@@ -57,15 +59,18 @@ class SetReward:
     - task: whose answers the completions hold. Rows need the columns seed and slot, as those of
       :func:`~.trl_setup.dataset`. Functions (:meth:`of_functions`) are handed all columns.
     - reward: the method, with its settings
+    - group_size: TRL's ``num_generations``. A method that compares a group otherwise than by
+      z-scores needs it: max_at_k, maxrl, gdpo. Its rewards are the advantages, which average to 0.
+      So TRL's settings need ``scale_rewards="none"``, and each process must score whole groups.
 
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
     the canonical JSON of the prompt. The object can be pickled if its task can.
 
     TRL does not tell a reward function that it evaluates. A column ``vpo_held_out`` of true values
-    does: :attr:`ask_held_out` adds it. Such rows have the exact expectation (K = infinity), or one
-    fixed weight vector for a method that draws one; in every step the same. Where the log of TRL
-    has an evaluation, or rows come after the last step, and none had the column, the main process
-    warns once.
+    does: :attr:`ask_held_out` adds it. Such rows have their score: with the exact expectation (K =
+    infinity), or with one fixed weight vector for a method that draws one; in every step the same.
+    Where the log of TRL has an evaluation, or rows come after the last step, and none had the
+    column, the main process warns once.
 
     Raises ValueError for more answers than the task's parser reads: 100 between numbered tags.
 
@@ -88,6 +93,7 @@ class SetReward:
 
     task: Task
     reward: RolloutReward = field(default_factory=RolloutReward)
+    group_size: int | None = None
     calls: int = field(default=0, init=False)
     watch: Watch = field(init=False)
     watch_unasked: Watch = field(init=False)
@@ -97,6 +103,8 @@ class SetReward:
     def __post_init__(self):
         check_given(self.task)
         self.task.check_policy(self.reward.answers, None)
+        if self.reward.whole_groups:
+            self.reward.check_group_size(self.group_size)
         self.watch, self.watch_unasked = Watch(self.task), Watch(self.task, unread=UNASKED)
 
     @classmethod
@@ -105,7 +113,8 @@ class SetReward:
 
         thinks: as in a :class:`~.rewards.RolloutReward`
         """
-        return cls(config.make_task(), replace(RolloutReward.of(config), thinks=thinks))
+        reward = replace(RolloutReward.of(config), thinks=thinks)
+        return cls(config.make_task(), reward, config.group_size)
 
     @classmethod
     def of_functions(
@@ -115,6 +124,7 @@ class SetReward:
         answers: int = 3,
         worst: float | Sequence[float] = 0.0,
         w_star=None,
+        group_size: int | None = None,
         **how,
     ) -> "SetReward":
         """The reward of TRL's own reward functions: each is an objective.
@@ -123,6 +133,7 @@ class SetReward:
 
         - answers: m; let ``dataset.map(reward.ask)`` ask for them
         - functions, worst, w_star: as in :class:`~vpo_lite.tasks.functions.OfFunctions`
+        - group_size: as in the class
         - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
         """
         known = [one.name for one in fields(RolloutReward)]
@@ -133,13 +144,16 @@ class SetReward:
                 f"method = {reward.method!r}: its weights stand in the prompts, and your rows are "
                 "written before a step draws them; train it with vpo-lite train --engine trl"
             )
-        made = cls(OfFunctions(functions, worst=worst, w_star=w_star), reward)
-        if w_star is not None and not reads(reward.method, "w_star"):
-            warnings.warn(
-                f"w_star: method {reward.method} does not use it; leave it out, or name another "
-                "method, such as grpo with answers=1",
-                stacklevel=2,
-            )
+        made = cls(OfFunctions(functions, worst=worst, w_star=w_star), reward, group_size)
+        given = how if w_star is None else how | {"w_star": w_star}
+        for name in sorted(given.keys() & USED_BY):
+            read = reads(reward.method, name) and (name != "eps" or reward.whole_groups)
+            if not read:
+                warnings.warn(
+                    f"{name}: method {reward.method} does not use it here; leave it out, or name "
+                    f"another method, such as {USED_BY[name]} with answers=1",
+                    stacklevel=2,
+                )
         return made
 
     @property
@@ -225,9 +239,12 @@ class SetReward:
             instances, keys = self._problems(columns)
         keys, reward = list(columns.get("vpo_key", keys)), self.reward
         self._check_alike(instances, keys)
+        groups = None
         if any(columns.get(HELD_OUT, ())):
             reward, step, keys = replace(reward, K=math.inf), 0, [f"{HELD_OUT} {k}" for k in keys]
-        return reward.score(self.task, instances, keys, texts, step), keys
+        elif reward.whole_groups:
+            groups = reward.groups(keys, self.group_size)
+        return reward.score(self.task, instances, keys, texts, step, groups), keys
 
     def _check_alike(self, instances: Sequence, keys: Sequence[str]) -> None:
         functions, names = self.task.reward_functions, {}
@@ -271,6 +288,7 @@ class SetReward:
             self._logged = len(log)  # a resumed run knows of evaluations before this process
             draws, asks = METHODS[self.reward.method].weights, self.task.reward_functions
             self._to_mark = draws != "none" and (draws, self.reward.K) != ("many", math.inf)
+            self._to_mark |= self.reward.whole_groups
             self._to_mark &= asks is not None
         self._to_mark &= HELD_OUT not in columns
         found = any(name.startswith("eval_") for row in log[self._logged :] for name in row)
@@ -278,7 +296,7 @@ class SetReward:
         if not (self._to_mark and found):
             return []
         self._to_mark = False
-        return [UNMARKED]
+        return [UNMARKED.format(CENTRED if self.reward.whole_groups else DRAWN)]
 
     def _problems(self, columns: Mapping) -> tuple[list, list[str]]:
         if not {"seed", "slot"} <= set(columns):

@@ -17,6 +17,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from transformers import GenerationConfig, PrinterCallback
 
 from ..checks import shown
+from ..estimators import METHODS
 from ..files import check
 from ..policy.libraries import load_peft_weights, set_peft_model_state_dict
 from ..policy.threads import torch_threads
@@ -83,7 +84,7 @@ class TrlRun(AnyRun):
         super().__init__(folder, config, learner, first)
         self.engine, self.team, self._began, self._own = engine, team, False, None
         self.main, self.processes = team.is_main_process, team.num_processes
-        if config.eps != EPS:
+        if config.eps != EPS and METHODS[config.method].z_score:
             self.notes += (f"eps = {config.eps:g} is not used: TRL adds {EPS:g} to the deviation",)
         if by_deepspeed(engine):
             self.notes += ("we have not tried DeepSpeed",)

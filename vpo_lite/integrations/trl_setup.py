@@ -41,8 +41,9 @@ def check_installed() -> None:
 
 def check_config(config: TrainConfig) -> None:
     """ValueError, in one line, for settings that TRL cannot honour."""
-    RolloutReward.of(config)  # names the methods
+    RolloutReward.of(config)  # refuses methods that add rollouts
     refused = {
+        "whiten": config.whiten and "each process compares its own groups, not the whole batch",
         "epochs": config.epochs > 1 and ONE_UPDATE,
         "mini_batches": config.mini_batches > 1 and ONE_UPDATE,
         "rollout_dtype": config.rollout_dtype != "auto" and "sampling uses the model's dtype",
@@ -143,6 +144,9 @@ def grpo_config(
     - standard deviation: TRL divides by G - 1 (Bessel), we by G. Its advantages are ours times
       sqrt((G - 1) / G): 0.97 at G = 16.
     - eps: TRL adds 1e-4 to that deviation, whatever ``config.eps`` says.
+    - max_at_k, maxrl, gdpo, and methods of yours without z-scores: the reward function compares the
+      groups, with ``config.eps``, and ``scale_rewards="none"`` leaves its advantages as they are.
+      Each process then needs whole groups.
     - rollouts: sampled by ``generate``, or by vLLM, from torch's random stream, not from keyed
       draws. So two runs of one seed see the same problems and weights, but other rollouts.
     - prompts: padded on the left, and run once for each rollout. The native trainer runs each
@@ -164,6 +168,12 @@ def grpo_config(
 
     check_config(config)
     local, at_once = shared(config, processes)
+    whole_groups = RolloutReward.of(config).whole_groups
+    if whole_groups and local % config.group_size:
+        raise ValueError(
+            f"prompts = {config.prompts} on {processes} processes: {config.method} compares whole "
+            f"groups; set prompts to a multiple of {processes}"
+        )
     cpu, pocket = on_cpu(config), shipped.description(config.base_model)
     ours = dict(
         output_dir=str(output_dir),
@@ -181,7 +191,7 @@ def grpo_config(
         delta=config.dual_clip,
         mask_truncated_completions=config.mask_truncated,
         loss_type=LOSS_TYPES[config.aggregation],
-        scale_rewards="group",
+        scale_rewards="none" if whole_groups else "group",
         learning_rate=config.lr,
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,

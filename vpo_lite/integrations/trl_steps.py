@@ -10,7 +10,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback
 
-from ..estimators import zscore
+from ..estimators import METHODS, zscore
 from ..files import sync
 from ..training.errors import TrainingError
 from ..training.folders import METRICS
@@ -105,9 +105,12 @@ def record_of(run: AnyRun, step: int, rollouts: list, logs: Mapping, times: Mapp
     rollouts = sorted(rollouts, key=lambda rollout: rollout[0])  # by slot
     groups = grouped([scored for _, scored in rollouts], [slot for slot, _ in rollouts])
     single = [scored.weights for _, scored in rollouts[:: len(rollouts) // len(groups)]]
-    scores = np.array([scored.reward for _, scored in rollouts]).reshape(len(groups), -1)
-    c = math.sqrt(1 - 1 / config.group_size)  # TRL divides by std / c + EPS
-    advantages = c * zscore(scores, c * EPS)
+    scores = np.array([scored.score for _, scored in rollouts]).reshape(len(groups), -1)
+    if METHODS[config.method].z_score:
+        c = math.sqrt(1 - 1 / config.group_size)  # TRL divides by std / c + EPS
+        advantages = c * zscore(scores, c * EPS)
+    else:
+        advantages = np.reshape([scored.advantage for _, scored in rollouts], scores.shape)
     return StepRecord(
         step=step,
         **rollout_fields(task, config, groups, scores, advantages, single),
