@@ -37,6 +37,7 @@ from vpo_lite.studies import (
 from vpo_lite.studies.mixed import MixedRules
 from vpo_lite.tasks import task_class
 from vpo_lite.tasks.programs import PROGRAMS
+from vpo_lite.training import loop
 from vpo_lite.training.errors import TrainingError
 
 pytestmark = pytest.mark.slow  # most tests share one small study that was run
@@ -473,6 +474,44 @@ def test_a_run_that_is_cut_short_goes_on_where_it_was(
     adapters = [x / "policies" / job.key / "adapter" for x in (folder, copy)]
     one, other = (load_file(x / "adapter_model.safetensors") for x in adapters)
     assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_a_run_goes_on_in_the_batches_that_fitted_when_it_began(
+    study, folder, tmp_path, monkeypatch, states
+):
+    """Another memory that is free would cut it otherwise, and round otherwise."""
+    copy, job, used = tmp_path / "copy", study.job("grpo", 1e-3, 1), []
+    shutil.copytree(folder, copy)
+    sizes, usual = iter((3, 2)), loop.train_step
+    monkeypatch.setattr(
+        under_way, "made_to_fit", lambda _, config, *__: config.but(micro_batch=next(sizes))
+    )
+    monkeypatch.setattr(
+        loop,
+        "train_step",
+        lambda learner, config, step: (
+            used.append(config.micro_batch) or usual(learner, config, step)
+        ),
+    )
+    cut_short(study, copy, job, 2)
+    found = runner.run_job(study, job, copy)
+    assert used == [3, 3, 3] and found.config["micro_batch"] is None
+
+
+def test_what_is_wrong_with_the_answers_is_one_line_that_names_the_run(
+    folder, tmp_path, capsys, monkeypatch
+):
+    copy, file = tmp_path / "copy", tmp_path / "small.toml"
+    shutil.copytree(folder, copy)
+    file.write_text(SMALL)
+    monkeypatch.setattr("vpo_lite.training.watch.Watch.look", lambda *_: ["odd answers"])
+    for how in (["--run", "grpo-lr0.001-seed1"], []):  # alone, and among all that are left
+        (copy / "grpo-lr0.001-seed1.json").unlink()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            assert cli.main(["study", str(file), "--out", str(copy), *how]) == 0
+        said = [line for line in capsys.readouterr().err.splitlines() if "odd" in line]
+        assert said == ["vpo-lite: run grpo-lr0.001-seed1: odd answers"]
 
 
 @pytest.mark.parametrize(

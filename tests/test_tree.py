@@ -273,6 +273,27 @@ def test_a_beam_of_one_branch_is_plain_sampling(policy, task, instances, m):
         assert its.set_rewards == exact_set_reward(plain.rewards)
 
 
+def test_no_answer_of_a_beam_is_scored_twice_to_tell_repeats(policy):
+    """A judge is slow, and may answer otherwise the second time."""
+    scored = []
+
+    class Judged(HiddenRules):
+        repeats_by_reward = True
+
+        def score(self, instances, answers):
+            scored.extend(a for row in answers for a in row)
+            return super().score(instances, answers)
+
+        def same_effect(self, instance, answer):
+            return tuple(self.score([instance], [[answer]])[0][0])
+
+    task = Judged(branches=2)
+    (found,) = beam(policy, task, [task.instance(0)], m=2, width=2, branches=3)
+    rounds = 3 + 2 * 3 * 2  # of one answer each, then of two
+    assert found.spent.candidates == 3 + 2 * 3 and len(scored) == rounds
+    assert len({tuple(map(tuple, R)) for R in found.rewards}) == len(found.rewards)
+
+
 def sampled_by(policy, monkeypatch):
     """A list that fills with (whole texts, tokens) of every call of ``Policy.sample``."""
     calls, sample = [], type(policy).sample

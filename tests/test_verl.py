@@ -117,6 +117,7 @@ def test_the_configuration_has_the_settings_of_the_run(exported):
         seed=0,
         pay_repeats=False,
         eps=1e-6,
+        k=None,
     )
     assert found["algorithm"]["adv_estimator"] == "grpo"
     assert found["actor_rollout_ref"]["model"]["lora_rank"] == 32
@@ -249,7 +250,9 @@ def test_the_list_of_translations_names_every_setting():
     ("changes", "more", "words"),
     [
         (dict(model="auto"), {}, "model = 'pocket-calls': a pocket policy.*name a Hugging"),
-        (dict(method="max_at_k"), {}, "max_at_k.*z-score.*natively"),
+        (dict(method="max_at_k"), {}, "'grpo': it compares z-scores, and max_at_k does not.* vpo"),
+        (dict(method="gdpo"), dict(estimator="vpo"), "'gdpo': veRL compares.*--engine trl"),
+        (dict(method="vpo_recombined"), {}, "adds a rollout"),
         (dict(method="goal_conditioned"), {}, "goal_conditioned.*weights stand in the prompts"),
         (dict(eps=1e-4), {}, "eps = 0.0001: veRL's grpo has 1e-6.*estimator vpo"),
         (dict(model="some/tiny@v1"), {}, "some/tiny@v1.: veRL cannot be told a revision"),
@@ -291,6 +294,18 @@ def test_another_eps_needs_the_estimator_vpo(tmp_path):
     export(config_of(eps=1e-4, eval_problems=1), tmp_path / "out", estimator="vpo")
     found = yaml.safe_load((tmp_path / "out" / "vpo.yaml").read_text())["algorithm"]
     assert (found["adv_estimator"], found["vpo"]["eps"]) == ("vpo", 1e-4)
+
+
+def test_max_at_k_is_exported_with_its_budget(tmp_path):
+    pytest.importorskip("pyarrow")
+    config = config_of(method="max_at_k", k=3, eps=1e-4, eval_problems=1)
+    export(config, tmp_path / "out", estimator="vpo")
+    found = yaml.safe_load((tmp_path / "out" / "vpo.yaml").read_text())["algorithm"]
+    _, reward = read_settings(found["vpo"])
+    assert reward == RolloutReward.of(config) and (reward.k, reward.answers) == (3, 1)
+    reward.check_estimator(found["adv_estimator"])
+    with pytest.raises(ValueError, match="estimator = 'grpo'"):
+        reward.check_estimator("grpo")
 
 
 class Begun(Task):
@@ -581,6 +596,21 @@ def test_the_estimator_is_the_librarys_advantage_in_any_order_of_groups():
     assert (found[-1] == 0).all() and torch.equal(found, returns)
 
 
+def test_the_estimator_compares_what_has_no_z_scores_in_its_own_way():
+    """max_at_k by hand: of 0, 0, 1 the best of two is 1 in all pairs that hold the last."""
+    rewards, mask = torch.tensor([[0.0, 0.0], [0.0, 3.0], [0.0, 1.0], [0.0, 0.0]]), torch.ones(4, 2)
+    groups = ["a", "b", "a", "a"]
+    settings = {"vpo": {"method": "max_at_k", "k": 2, "eps": 9.0}}
+    with pytest.raises(ValueError, match=r"group 'b': G = 1: max_at_k.*at least 2"):
+        vpo_advantage(rewards, mask, groups, settings)
+    kept = [0, 2, 3]
+    found, _ = vpo_advantage(rewards[kept], mask[kept], ["a"] * 3, settings)
+    assert found.tolist() == [[-0.5, -0.5], [1, 1], [-0.5, -0.5]]
+    found, _ = vpo_advantage(rewards, mask, groups, {"vpo": {"method": "maxrl", "eps": 0.5}})
+    by_mean = (np.array([0, 1, 0]) - 1 / 3) / (1 / 3 + 0.5)
+    assert np.allclose(found[kept, 0], by_mean) and found[1, 0] == 0
+
+
 def test_equal_rewards_teach_exactly_nothing():
     rewards = torch.full((12, 1), 0.7)  # their mean in float32 is not 0.7
     found, _ = vpo_advantage(rewards, torch.ones(12, 1), ["a"] * 12)
@@ -780,6 +810,13 @@ def test_the_estimator_vpo_gives_the_librarys_advantages_through_veRL(batch, kep
     library = vpo.advantages("grpo", U[:, None, None], groups=list(uid))
     expected = library[:, None] * data.batch["response_mask"].numpy()
     assert np.allclose(found, expected, atol=1e-6) and np.abs(found).max() > 0.5
+    own = {"vpo": {"method": "max_at_k", "k": 1}}
+    found = compute_advantage(data, "vpo", config=own).batch["advantages"].numpy()
+    for group in set(uid):  # k = 1: how far it lies above the mean of the others
+        rows = np.flatnonzero(uid == group)
+        others = [U[rows[rows != row]].mean() for row in rows]
+        tokens = data.batch["response_mask"].numpy()[rows]
+        assert np.allclose(found[rows], (U[rows] - others)[:, None] * tokens, atol=1e-6)
 
 
 @pytest.mark.slow

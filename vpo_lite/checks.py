@@ -13,7 +13,7 @@ are the exception: scores that spread less than 1e-9 count as equal, so scale up
 
 import contextlib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
 
@@ -209,13 +209,14 @@ def _unreadable(name, error):
 
 def _holds_masked(x, name, depth=0):
     """Whether a masked entry stands in x, or in an array in lists: NumPy would drop the mask."""
-    if isinstance(x, np.ndarray | float | int):
+    if isinstance(x, np.ndarray):
         return np.ma.is_masked(x)
-    if not isinstance(x, Sequence) or isinstance(x, str | bytes | bytearray | memoryview):
+    if not isinstance(x, list | tuple):
         return False
     if depth > DEEPEST:
         raise ValueError(f"{name}: lists nested too deep; expected an array of numbers")
-    return any(_holds_masked(part, name, depth + 1) for part in x)
+    kinds = set(map(type, x)) - {float, int}  # most lists hold numbers only
+    return bool(kinds) and any(_holds_masked(part, name, depth + 1) for part in x)
 
 
 def is_below(rewards, worst):

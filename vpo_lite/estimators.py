@@ -47,6 +47,7 @@ from .objective import set_reward
 FLOOR = 1e-9  # scores that spread less than this are equal: their advantages are exactly 0
 ROUNDING = 1e-12  # equal, too: scores that spread less than this part of their largest rewards
 NOISE = 4  # equal, too: scores that differ by fewer standard errors than this
+OF_SCORES = ("max_at_k", "maxrl")  # methods whose advantages need scores alone, but no z-scores
 WHITENED = ("gdpo", "max_at_k")  # methods whose advantages may be scaled over the batch
 MOST_ADVANTAGE = 1e30  # times a ratio and the number of tokens it must fit into float32
 Rewards = ArrayLike | Sequence[ArrayLike]  # one array, or a list of one for each prompt

@@ -176,7 +176,8 @@ def _run_one(study, folder, key: str) -> int:
         return say(f"{key}: failed before; {why} says why, delete it to retry", 1)
     from ..studies.runner import run_job
 
-    found = run_job(study, every[key], folder)
+    with _warnings_as_notes():
+        found = run_job(study, every[key], folder)
     if isinstance(found, Failure):
         return say(_line(found), 1)
     print(_line(found))
@@ -267,7 +268,7 @@ def _run_all(study, folder, options) -> int | None:
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     failed = _failed(study, folder, options)
-    with bars()(disable=not sys.stderr.isatty(), unit="step") as bar:
+    with bars()(disable=not sys.stderr.isatty(), unit="step") as bar, _warnings_as_notes():
 
         def tell(key, step, steps):
             if step == 1:

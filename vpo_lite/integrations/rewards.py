@@ -107,6 +107,19 @@ class RolloutReward:
                 "group"
             )
 
+    def check_estimator(self, estimator: str) -> None:
+        """ValueError for a method that this estimator of veRL cannot compare."""
+        if self.whole_groups and self.method not in estimators.OF_SCORES:
+            raise ValueError(
+                f"method = {self.method!r}: veRL compares a group by one number for each rollout, "
+                "and this method by more; train natively, or with --engine trl"
+            )
+        if self.whole_groups and estimator != "vpo":
+            raise ValueError(
+                f"estimator = {checks.shown(estimator)}: it compares z-scores, and {self.method} "
+                "does not; take the estimator vpo"
+            )
+
     def groups(self, keys: Sequence[str], group_size: int) -> list[tuple[str, int]]:
         """A label for the group of each rollout. Two groups of one prompt have the same key.
 

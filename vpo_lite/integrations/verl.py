@@ -12,7 +12,7 @@
 ``answers`` is m, the answers in one rollout. The manager turns the rewards (m, d) of a rollout into
 one number, as :class:`~vpo_lite.integrations.rewards.RolloutReward` does: veRL scores the rollouts
 of a group in several processes. veRL's own estimator ``grpo`` then compares the group: std with
-G - 1, eps 1e-6.
+G - 1, eps 1e-6. The methods max_at_k and maxrl need our estimator ``vpo``, of verl_estimator.py.
 
 Without ``task`` the run's own reward function is called, once for each answer: see
 :class:`OwnScores`. ``objectives: [correct, brief]`` then names what it returns, and ``worst`` says
@@ -50,9 +50,10 @@ UNREAD = "do the prompts ask for their form, <answer_1> ... </answer_1>, <answer
 class SetRewardManager(RewardManagerBase):
     """Rewards of rollouts, one at a time, for veRL's ``reward.reward_manager``.
 
-    ``config.algorithm.vpo`` holds the settings: those of a RolloutReward, ``eps`` of the estimator
-    vpo, and either ``task`` with its ``options``, or ``objectives`` with an optional ``tag`` and
-    ``worst``. Raises ValueError for any other.
+    ``config.algorithm.vpo`` holds the settings: those of a RolloutReward (the estimator vpo reads
+    ``eps`` and ``k``), and either ``task`` with its ``options``, or ``objectives`` with an optional
+    ``tag`` and ``worst``. Raises ValueError for any other, and for an estimator that cannot compare
+    what the method gives.
 
     After 50 answers it logs, once each, what makes them hard to learn from: see
     :func:`~vpo_lite.training.watch.faults`. veRL may skip a rollout whose scoring raises.
@@ -64,6 +65,7 @@ class SetRewardManager(RewardManagerBase):
             judge = {"reward_router_address": reward_router_address} | judge
             compute_score = functools.partial(compute_score, **judge)
         self.task, self.reward = read_settings(config.algorithm.get("vpo"), compute_score)
+        self.reward.check_estimator(config.algorithm.get("adv_estimator"))
         self.exact = dataclasses.replace(self.reward, K=math.inf)
         self.instance = functools.lru_cache(4096)(self.task.instance)
         self.names = common_objectives(self.task)
@@ -123,7 +125,7 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
     """Task and reward of ``algorithm.vpo``. ValueError for settings that cannot work."""
     given = dict(settings or {})
     rewards = [f.name for f in dataclasses.fields(RolloutReward) if f.name != "thinks"]
-    known = ["task", "options", "objectives", "tag", "worst", "eps", *rewards]
+    known = ["task", "options", "objectives", "tag", "worst", *rewards]
     for name in given:
         if name not in known:
             raise ValueError(f"algorithm.vpo.{name}: unknown; there are {', '.join(known)}")

@@ -12,25 +12,30 @@ It differs from ``grpo`` in the convention:
 
 An estimator of veRL sees one reward for each rollout, the ids of the groups and
 ``config.algorithm``. It never sees the m answers, nor their vectors: so it needs
-:class:`~.verl.SetRewardManager` before it.
+:class:`~.verl.SetRewardManager` before it. From these rewards it also makes the advantages of
+max_at_k and maxrl, which are no z-scores, where ``algorithm.vpo.method`` names them.
 """
 
-from ..estimators import advantages
+from ..estimators import OF_SCORES, advantages
 
 
 def vpo_advantage(token_level_rewards, response_mask, index, config=None, **_):
-    """Advantages and returns, both (N, T): a rollout's z-score within its group, on every token.
+    """Advantages and returns, both (N, T), the same on every token of a rollout: its z-score within
+    its group, or what max_at_k or maxrl make of it.
 
     - token_level_rewards (N, T): they add up to the reward of a rollout
     - response_mask (N, T): 1 on completion tokens
     - index (N,): the id of each rollout's group; groups may differ in size
     - config: ``algorithm`` of veRL's configuration
 
-    Source: 2605.22817. A = (U - mean) / (std + eps), population std, eps 1e-6.
+    Source: 2605.22817. A = (U - mean) / (std + eps), population std, eps 1e-6. Raises ValueError
+    for a group of max_at_k that has no more than k rollouts.
     """
     rewards = token_level_rewards.sum(-1).double().cpu().numpy()
-    eps = ((config or {}).get("vpo") or {}).get("eps", 1e-6)
-    found = advantages("grpo", rewards[:, None, None], groups=list(index), eps=eps)
+    own = (config or {}).get("vpo") or {}
+    method = own.get("method") if own.get("method") in OF_SCORES else "grpo"
+    how = dict(eps=own.get("eps", 1e-6), k=own.get("k") if method == "max_at_k" else None)
+    found = advantages(method, rewards[:, None, None], groups=list(index), **how)
     spread = token_level_rewards.new_tensor(found)[:, None] * response_mask
     return spread, spread
 

@@ -9,7 +9,8 @@
 Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a test reads this list):
 
 - method, answers of a rollout (m), K, alpha, seed, pay_repeats: algorithm.vpo
-- eps: algorithm.vpo, for the estimator vpo; veRL's grpo has 1e-6 and no setting for it
+- eps, k: algorithm.vpo, for the estimator vpo; veRL's grpo has eps 1e-6 and no
+  setting for it
 - task, task options: algorithm.vpo, and the data
 - model, rank, lora_alpha, target_modules, gradient_checkpointing: model.path, .lora_rank,
   .lora_alpha, .target_modules, .enable_gradient_checkpointing
@@ -23,12 +24,12 @@ Where the settings of a TrainConfig go (``actor_rollout_ref.`` is left out; a te
 - temperature, max_new_tokens: rollout.temperature, data.max_response_length
 - dtype, rollout_dtype: actor.fsdp_config.model_dtype, rollout.dtype; auto leaves veRL's
 - save_every: trainer.save_freq, but at most ten checkpoints are stored: each holds the whole model
-- load_in, compile, sample_batch, ignore_memory, device, threads, mask_truncated: refused, since
-  veRL has nothing like them or decides itself
+- load_in, compile, sample_batch, ignore_memory, device, threads, mask_truncated, whiten: refused,
+  since veRL has nothing like them or decides itself
 - keep_texts: not used; veRL has trainer.rollout_data_dir
 - eval_problems, eval_answers: the held-out data, and rollout.val_kwargs.n; eval_every:
   trainer.test_freq, by default ten times in a run
-- k, whiten: belong to methods that are refused; set_size: for ``vpo-lite evaluate`` (config.json)
+- set_size: for ``vpo-lite evaluate`` (config.json)
 """
 
 import itertools
@@ -57,7 +58,7 @@ from .verl_texts import RUN, configuration, readme
 
 ESTIMATORS = ("grpo", "vpo")
 REFUSED = ("load_in", "compile", "sample_batch", "ignore_memory", "device", "threads")
-REFUSED += ("mask_truncated",)
+REFUSED += ("mask_truncated", "whiten")
 MOST_RANK = 512
 TEMPLATE = 256  # tokens that a chat template that is not here may add to each turn of a prompt
 FILES = ("train.parquet", "held_out.parquet", "vpo.yaml", "run.sh", "README.md", CONFIG)
@@ -134,7 +135,7 @@ def export(
 def check_settings(config: TrainConfig, estimator: str, gpus: int) -> None:
     """Raise ValueError, in one line, for a setting that veRL cannot keep."""
     check_choice(estimator, "estimator", ESTIMATORS)
-    RolloutReward.of(config)  # refuses methods whose comparison veRL cannot make
+    RolloutReward.of(config).check_estimator(estimator)
     if METHODS[config.method].weight_in_prompt:
         raise ValueError(
             f"method = {config.method!r}: its weights stand in the prompts, and veRL's data is "

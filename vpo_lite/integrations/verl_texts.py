@@ -25,7 +25,7 @@ def configuration(
 ) -> str:
     """veRL's configuration of this run, as YAML. lengths: most tokens of a prompt, a completion."""
     prompt, response = lengths
-    own = dataclasses.asdict(RolloutReward.of(config)) | {"eps": config.eps}
+    own = dataclasses.asdict(RolloutReward.of(config))
     del own["thinks"]  # the manager sees how a prompt ends
     own["method"] = full_name(config.method)  # the workers import its module
     tenth = -(-config.steps // 10)  # rounded up: so no more than ten fit into the steps
@@ -106,7 +106,8 @@ hydra:
   searchpath: [pkg://verl.trainer.config]
 
 algorithm:
-  # grpo is veRL's: std with G - 1, eps 1e-6. vpo has the std of the paper and the eps below.
+  # grpo is veRL's: std with G - 1, eps 1e-6. vpo has the std of the paper and the eps below; of
+  # max_at_k and maxrl it makes their own advantages.
   adv_estimator: {estimator}
   vpo:
     task: {task}

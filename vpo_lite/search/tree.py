@@ -23,7 +23,7 @@ from ..checks import check_alpha, check_whole
 from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
-from ..training.answers import Answers, score_answers
+from ..training.answers import Answers, effect_of, score_answers
 from ..training.contract import (
     check_foreign,
     check_instances,
@@ -327,15 +327,12 @@ def beam(
 
 def _sets(task: Task, group: Answers) -> list[_Set]:
     """The completions of a group as sets."""
-    return [
-        _Set(
-            text,
-            row,
-            frozenset(task.same_effect(group.instance, a) for a in row if a is not None),
-            rewards,
-        )
-        for text, row, rewards in zip(group.texts, group.answers, group.rewards, strict=True)
-    ]
+    made = []
+    for text, row, R in zip(group.texts, group.answers, group.rewards, strict=True):
+        written = [(a, r) for a, r in zip(row, R, strict=True) if a is not None]
+        effects = frozenset(effect_of(task, group.instance, a, r) for a, r in written)
+        made.append(_Set(text, row, effects, R))
+    return made
 
 
 def _best(sets: Sequence[_Set], width: int, alpha: float) -> list[_Set]:

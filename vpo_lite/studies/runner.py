@@ -11,6 +11,7 @@ file, or with other settings.
 import json
 import platform
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -198,7 +199,10 @@ def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: 
         asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
         return measure(learner.policy, task, job.judged, seeds, **asked)
 
-    walk = work.train() if steps else iter(())
+    def warn(said: str) -> None:
+        warnings.warn(f"run {job.key}: {said}", stacklevel=2)
+
+    walk = work.train(warn) if steps else iter(())
     while True:
         if len(work.records) in marks:  # also where the run was cut short before it was measured
             work.add(summary(measured("held_out", stated.between)))

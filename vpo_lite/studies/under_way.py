@@ -15,6 +15,7 @@ from ..training.config import TrainConfig
 from ..training.folders import RunFolder
 from ..training.learner import Learner
 from ..training.loop import train
+from ..training.memory import made_to_fit
 from ..training.record import StepRecord
 from .results import Checkpoint
 
@@ -23,10 +24,14 @@ RUN, MEASURED = "run", "measured.json"
 
 
 class _Measured(Schema):
-    """What was measured so far, and what the run is made from."""
+    """What was measured so far, what the run is made from, and the batches that fitted into memory
+    when it began: with others it would round otherwise.
+    """
 
     made_from: dict[str, str]
     checkpoints: list[Checkpoint]
+    micro_batch: int | None = None
+    sample_batch: int | None = None
 
 
 class UnderWay:
@@ -60,8 +65,11 @@ class UnderWay:
                 self.close()
                 discard(place)
                 self._folder = RunFolder.create(place / RUN, config)
+                self._used = made_to_fit(self.learner.policy, config, self.learner.task)
                 self._keep()
             else:
+                batches = {"micro_batch": kept.micro_batch, "sample_batch": kept.sample_batch}
+                self._used = config.but(**{name: n for name, n in batches.items() if n})
                 self.checkpoints = [point.model_dump() for point in kept.checkpoints]
             self.records = self._folder.records()
         except BaseException:
@@ -81,12 +89,15 @@ class UnderWay:
             return None
         return kept if kept.made_from == self._made_from and began == now else None
 
-    def train(self) -> Iterator[StepRecord]:
-        """The steps that are left. Each is on disk before it is given."""
+    def train(self, tell: Callable[[str], object]) -> Iterator[StepRecord]:
+        """The steps that are left. Each is on disk before it is given.
+
+        tell: called with what is wrong with the answers, as in ``vpo_lite.train``
+        """
         if self.learner.steps == self.config.steps:  # killed while it was measured
             return
         saved = time.monotonic()
-        for record in train(self.config, learner=self.learner):
+        for record in train(self._used, learner=self.learner, fit=False, tell=tell):
             self._folder.append(record)
             self.records.append(record)
             if time.monotonic() - saved >= EVERY or record.step == self.config.steps:
@@ -108,6 +119,7 @@ class UnderWay:
 
     def _keep(self) -> None:
         kept = {"made_from": self._made_from, "checkpoints": self.checkpoints}
+        kept |= {name: getattr(self._used, name) for name in ("micro_batch", "sample_batch")}
         write_json(self._folder.path / MEASURED, kept)
 
     def close(self) -> None:

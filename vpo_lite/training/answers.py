@@ -1,6 +1,6 @@
 """From texts to scored answers: parse, score, mark repeats."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -251,19 +251,25 @@ def find_repeats(
         seen = set()
         for i, answer in enumerate(row):
             if answer is not None:
-                if task.repeats_by_reward:  # no judge is asked twice
-                    effect = tuple(rewards[g, i].tolist())
-                else:
-                    effect = task.same_effect(instance, answer)
-                try:
-                    repeats[g, i] = effect in seen
-                    seen.add(effect)
-                except TypeError:
-                    raise TaskError(
-                        f"task {task.name!r}: same_effect(instance, {shown(answer)}) = "
-                        f"{shown(effect)}: expected a hashable value, such as a text or a tuple"
-                    ) from None
+                effect = effect_of(task, instance, answer, rewards[g, i])
+                repeats[g, i] = effect in seen
+                seen.add(effect)
     return repeats
+
+
+def effect_of(task: Task, instance, answer: str, rewards: np.ndarray) -> Hashable:
+    """What two answers share that do the same; rewards (d,): of this answer, if these tell it."""
+    if task.repeats_by_reward:  # no judge is asked twice
+        return tuple(rewards.tolist())
+    effect = task.same_effect(instance, answer)
+    try:
+        hash(effect)
+    except TypeError:
+        raise TaskError(
+            f"task {task.name!r}: same_effect(instance, {shown(answer)}) = {shown(effect)}: "
+            "expected a hashable value, such as a text or a tuple"
+        ) from None
+    return effect
 
 
 def _joined(prompt: Prompt, text: str) -> str:
