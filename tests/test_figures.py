@@ -141,7 +141,7 @@ def test_curves_draw_the_mean_of_seeds_and_their_range():
         "VPO",
         "GRPO",
     ]  # each run once in the legend
-    assert "best single answer" in texts(figure.layout.to_plotly_json())
+    assert "best single<br>answer" in texts(figure.layout.to_plotly_json())  # beside the axis
 
 
 def test_curves_leave_gaps_where_a_figure_is_undefined():
@@ -236,7 +236,7 @@ def test_a_slice_through_four_objectives_says_what_is_held():
     )
     assert "done held at 0.25" in figure.layout.title.text and figure.layout.ternary.sum == 0.75
     for axis in (figure.layout.ternary.aaxis, figure.layout.ternary.baxis):
-        assert np.allclose(axis.tickvals, [0.15, 0.3, 0.45, 0.6]), "none lies on a corner's name"
+        assert axis.tickvals == (), "no number says which objective its side counts"
     same = figures.weight_simplex(
         R3
     )  # the first objective is equal for all, so the slice has the same regions

@@ -144,7 +144,9 @@ def test_more_answers_than_are_read_are_refused():
     most = SetReward.of_functions([correct, brief], answers=100)
     asked = most.ask({"prompt": "?"})["prompt"]
     assert "<answer_100> ... </answer_100>" in asked
-    with pytest.raises(ValueError, match="m = 101: this policy writes 1 to 100 answers"):
+    with pytest.raises(
+        ValueError, match="answers = 101: m = 101: this policy writes 1 to 100 answ"
+    ):
         SetReward.of_functions([correct, brief], answers=101)
     with pytest.raises(ValueError, match="m = 101: this policy writes 1 to 100 answers"):
         SetReward(most.task, RolloutReward(answers=101))
@@ -408,6 +410,27 @@ def test_wrong_functions_are_said_in_one_line():
 
 
 # --- evaluation in a script -----------------------------------------------------------------------
+
+
+def test_a_function_that_misses_a_column_is_told_which_there_are():
+    def misspelt(completions, totel, **columns):
+        return [0.0] * len(completions)
+
+    def strict(completions):
+        return [0.0] * len(completions)
+
+    wrong = {misspelt: "'totel'.*there is total, prompts, completions", strict: r"\*\*columns"}
+    for function, said in wrong.items():
+        with pytest.raises(ValueError, match=f"{function.__name__} cannot be called.*{said}"):
+            call(SetReward.of_functions([function]), TEXTS)
+
+
+def test_what_trl_calls_otherwise_is_named_as_here():
+    for given, ours in {"m": "answers", "reward_weights": "w_star"}.items():
+        with pytest.raises(ValueError, match=f"{given} is called {ours}"):
+            SetReward.of_functions([correct], **{given: 2})
+    with pytest.raises(ValueError, match="'rewards:correct' is no function; import it"):
+        SetReward.of_functions(["rewards:correct"])
 
 
 def test_the_reward_of_a_held_out_row_does_not_depend_on_the_step():

@@ -15,6 +15,7 @@ Longer than 350 lines because notebooks find all these figures under one name, `
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -83,7 +84,10 @@ def curves(
     """
     titles, levels = titles or {}, levels or {}
     names = [titles.get(panel, panel.replace("_", " ")) for panel in panels]
-    figure = make_subplots(1, len(panels), subplot_titles=names)
+    width = width or min(160 + 400 * len(panels), WIDE)
+    beside = [_beside(levels.get(panel)) for panel in panels]
+    spacing = 0.2 / len(panels) + max(beside[:-1], default=0) / (width - 110 - beside[-1])
+    figure = make_subplots(1, len(panels), subplot_titles=names, horizontal_spacing=spacing)
     for position, (label, series) in enumerate(by_label(runs, "runs").items()):
         if not hasattr(series, "keys") or x not in series:
             raise ValueError(
@@ -98,7 +102,7 @@ def curves(
     for column, panel in enumerate(panels, start=1):
         _levels(figure, levels.get(panel), row=1, col=column)
     figure.update_xaxes(title=x)
-    return finish(figure, None, width or min(160 + 400 * len(panels), WIDE), height)
+    return _of_curves(finish(figure, None, width, height), beside[-1])
 
 
 def lines(
@@ -125,7 +129,7 @@ def lines(
     if log_x and len(x) <= 12:
         figure.update_xaxes(tickvals=list(x), ticktext=[f"{value:g}" for value in x])
     figure.update_yaxes(title=y_title)
-    return finish(figure, title, width, height)
+    return _of_curves(finish(figure, title, width, height), _beside(levels))
 
 
 def best_at_k(
@@ -143,7 +147,7 @@ def best_at_k(
         _line(figure, budgets, heights, label, position, markers=True)
     over_counts(figure, "k (answers)", {int(k) for values in runs.values() for k in values})
     figure.update_yaxes(title=y_title)
-    return finish(figure, title, width, 460)
+    return _of_curves(finish(figure, title, width, 460))
 
 
 def over_counts(figure: go.Figure, title: str, counts: Collection[int]) -> None:
@@ -299,11 +303,10 @@ def weight_simplex(
         a, b, c = W[:, show].T
         dot = {"size": 5, "color": "black", "opacity": 0.6}
         figure.add_scatterternary(a=a, b=b, c=c, mode="markers", marker=dot)
-        figure.data[-1].update(name=name)
+        figure.data[-1].update(name=name, cliponaxis=False)  # most stand at the edges if alpha < 1
     for axis, k in zip("abc", show, strict=True):
         name = {"text": f"<b>{names[k]}</b>", "font_size": 18}
-        inner = left * np.arange(1, 5) / 5  # at a corner a number would lie on the name
-        style = {"title": name, "ticks": "outside", "showgrid": False, "tickvals": inner}
+        style = {"title": name, "showgrid": False, "tickvals": []}  # no side shows whose they are
         figure.update_layout({f"ternary_{axis}axis": style})
     rest = [f"{names[k]} held at {fixed.get(k, 0):g}" for k in range(d) if k not in show]
     title = title or "Who wins where" + (f" ({', '.join(rest)})" if rest else "")
@@ -404,9 +407,30 @@ def _band(figure, x, low, high, colour, text, **where):
 
 
 def _levels(figure, levels, **where):
-    """Dotted lines at {text: height}."""
+    """Dotted lines at {text: height}, with the texts to the right of the axis: over the curves they
+    would hide what they explain.
+    """
     for text, height in (levels or {}).items():
-        figure.add_hline(height, line=LEVEL, annotation=note(text), **where)
+        label = {"text": "<br>".join(_short_lines(text)), "font_size": 14, "align": "left"}
+        at = dict(annotation=label, annotation_position="right")
+        figure.add_hline(height, line=LEVEL, **at, **where)
+
+
+def _short_lines(text):
+    return textwrap.wrap(text, 11, break_long_words=False)
+
+
+def _beside(levels):
+    """The pixels that the texts of dotted lines take to the right of an axis."""
+    return max((8 * len(line) for text in levels or () for line in _short_lines(text)), default=0)
+
+
+def _of_curves(figure, beside=0):
+    """The figure with the dash and the marker of each curve in its legend, and so much more room on
+    the right.
+    """
+    figure.update_layout(legend_itemsizing="constant", legend_itemwidth=50)
+    return figure.update_layout(margin_r=figure.layout.margin.r + beside)
 
 
 def _answer(i, shares):

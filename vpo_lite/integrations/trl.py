@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import shown, told_of
 from ..estimators import METHODS
 from ..messages import check_names
 from ..tasks.base import Task, TaskError, group_key
@@ -34,11 +34,16 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
+UNREAD = (
+    "the model hardly writes the requested form, or max_completion_length cuts its answers off; "
+    "raise that, or take an instruct model"
+)
 UNASKED = (
     "their prompts do not ask for their form; map each data set: dataset.map(reward.ask), and that "
     "of evaluation with reward.ask_held_out"
 )
 HELD_OUT = "vpo_held_out"  # the column of rows that are measured, not trained on
+RENAMED = {"m": "answers", "reward_weights": "w_star", "num_generations": "group_size"}
 USED_BY = {"w_star": "grpo", "k": "max_at_k", "eps": "maxrl"}  # settings, and a method with each
 UNMARKED = (
     "TRL evaluated rows without the column vpo_held_out: eval_reward {}; map the eval_dataset with "
@@ -102,10 +107,12 @@ class SetReward:
 
     def __post_init__(self):
         check_given(self.task)
-        self.task.check_policy(self.reward.answers, None)
+        with told_of(f"answers = {self.reward.answers}"):
+            self.task.check_policy(self.reward.answers, None)
         if self.reward.whole_groups:
             self.reward.check_group_size(self.group_size)
-        self.watch, self.watch_unasked = Watch(self.task), Watch(self.task, unread=UNASKED)
+        self.watch = Watch(self.task, unread=UNREAD)
+        self.watch_unasked = Watch(self.task, unread=UNASKED)
 
     @classmethod
     def of(cls, config: TrainConfig, *, thinks: bool = False) -> "SetReward":
@@ -136,8 +143,9 @@ class SetReward:
         - group_size: as in the class
         - how: settings of :class:`~.rewards.RolloutReward`, such as alpha, K and seed
         """
-        known = [one.name for one in fields(RolloutReward)]
-        check_names("of_functions", how, known, "m is called answers" if "m" in how else "")
+        known = [one.name for one in fields(RolloutReward)] + ["worst", "w_star", "group_size"]
+        renamed = [f"{name} is called {ours}" for name, ours in RENAMED.items() if name in how]
+        check_names("of_functions", how, known, ", ".join(renamed))
         reward = RolloutReward(answers=answers, **how)
         if METHODS[reward.method].weight_in_prompt:
             raise ValueError(
@@ -233,6 +241,9 @@ class SetReward:
                 )
             own = [without_form(p, self.task.tag) for p in prompts]
             instances = [Asked(p, row, shared or {}) for p, row in zip(own, rows, strict=True)]
+            if self.calls == 1:
+                handed = self.task.handed(instances[:1], [""])
+                self.task.reward_functions.check_call(handed, "the data set")
             named = [] if "vpo_key" in columns else zip(prompts, rows, strict=True)
             keys = [self.task.key(Asked(prompt, row)) for prompt, row in named]
         else:

@@ -12,7 +12,7 @@ ORDER = {  # columns -> plots, row by row
 }
 LEAST = 120  # pixels of room: with less, plotly has no place for a plot
 GAP = 34  # pixels between board and plots, with what the boxes around them take
-BESIDE, WIDE = 720, 1100  # pixels of room from which on plots stand beside boards; and words below
+BESIDE, WIDE = 720, 1080  # pixels of room from which on plots stand beside boards; and words below
 BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
     BESIDE: (264, 272, 272),
     WIDE: (340, 490, 272),

@@ -62,7 +62,8 @@ class RewardFunctions:
         self.functions = list(functions) if isinstance(functions, list | tuple) else [functions]
         for function in self.functions:
             if not callable(function):
-                raise ValueError(f"functions: {shown(function)} is no function")
+                cure = "; import it, and give the function itself" * isinstance(function, str)
+                raise ValueError(f"functions: {shown(function)} is no function{cure}")
             if "PreTrainedModel" in [base.__name__ for base in type(function).__mro__]:
                 what = type(function).__name__
                 raise ValueError(f"functions: {what} is a model: give a function that asks it")

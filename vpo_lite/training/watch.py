@@ -82,6 +82,11 @@ def warning_of_writing_on(share: float, m: int) -> str:
     )
 
 
+HARDLY_READ = (
+    "the model hardly writes the requested form; try an instruct model, or a larger max_new_tokens"
+)
+
+
 @dataclass
 class Watch:
     """Looks at the answers of a training as they come, and says each kind of fault once.
@@ -97,7 +102,7 @@ class Watch:
 
     task: Task
     small: bool = False
-    unread: str = "the model hardly writes the requested form"
+    unread: str = HARDLY_READ
     asked: int = field(default=0, init=False)
     now: dict[str, str] = field(default_factory=dict, init=False)
     _read: int = field(default=0, init=False)
