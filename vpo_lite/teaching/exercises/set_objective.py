@@ -14,6 +14,8 @@ SETS = np.array(  # (G, m, d): three specialists, three compromises, one of each
         [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
     ]
 )
+# Under one weight the third rollout scores what the better of the two others does.
+ONE_WEIGHT_TELLS = np.eye(3)[[[0, 0, 0], [1, 1, 1], [0, 1, 1]]]
 FIFTH = np.array([0.6, 0.6, 0.1])
 
 
@@ -40,6 +42,19 @@ def _averaged(R, K, rng):
 def _over_people(R, K, rng):
     W = rng.dirichlet(np.ones(R.shape[-1]), size=K)
     return (R @ W.T).max(axis=-1).mean(axis=-1)
+
+
+def _one_weight(R, K, rng):
+    return score_group(R, 1, rng)
+
+
+def _one_more(R, K, rng):
+    return score_group(R, K + 1, rng)
+
+
+def _normalised(R, K, rng):
+    W = rng.random((K, R.shape[-1]))
+    return (R @ (W / W.sum(axis=1, keepdims=True)).T).max(axis=-2).mean(axis=-1)
 
 
 def _compared(R, K, rng):
@@ -72,6 +87,10 @@ SQUARE = (
     "the last axis of R. This R has the shape (4, 3, 2)."
 )
 NOT_K = "With K = 1 you do not draw one weight. Draw exactly K weights."
+TOO_FEW = (
+    "With K = 20,000 the scores still change with `rng`: you draw too few weights. Draw exactly K."
+)
+OTHER_WEIGHTS = "Are the weights drawn from Dir(1)?"
 
 
 def _square(R, K, rng):
@@ -91,12 +110,12 @@ def _judge_scores(answer):
     """Draws differ from reader to reader, so this judges what holds for any draws."""
     rng = np.random.default_rng
     calls = [(np.broadcast_to(SETS[0], (8, 3, 3)), 4, rng(1)), (SETS, 4, rng(2)), (SETS, 4, rng(3))]
-    calls += [(SETS, 20_000, rng(4)), (SETS, 4, rng(2)), (SETS[:1], 1, rng(5))]
-    calls += [(SETS[:1], 1, rng(seed)) for seed in range(6, 15)]
+    calls += [(SETS, 4, rng(2)), *((SETS, 20_000, rng(seed)) for seed in (4, 15, 16))]
+    calls += [(ONE_WEIGHT_TELLS, 1, rng(seed)) for seed in range(5, 15)]
     outputs, refused = returned(answer, calls)
     if refused:
         return refused
-    equal, few, other, many, again, *of_one = outputs
+    equal, few, other, again, many, *as_many = outputs[:7]
     for scores, (R, _, _) in zip(outputs, calls, strict=True):
         if scores.shape != R.shape[:1]:
             return f"One score for each rollout is asked for, (G,). Yours has shape {scores.shape}."
@@ -113,13 +132,16 @@ def _judge_scores(answer):
     ):
         if np.allclose(many, wrong, rtol=0.01, atol=0.01):
             return hint
+    if abs(as_many - many).max() > 0.01 * max(1, abs(many).max()):  # with K weights: 0.004
+        return TOO_FEW
     if not np.allclose(many, exact, atol=0.01):
-        return f"With 20,000 weights you get {many.round(3)}, and {exact.round(3)} is right."
+        told = f"With 20,000 weights you get {many.round(3)}, and {exact.round(3)} is right."
+        return f"{OTHER_WEIGHTS} {told}"
     if np.allclose(few, other):
         return FIXED
     if not np.allclose(few, again):
         return NOT_FROM_RNG
-    if np.std(of_one) < 0.05:  # of one weight the largest number spreads by 0.15
+    if any(both > max(first, second) + 1e-6 for first, second, both in outputs[7:]):
         return NOT_K
     _, refused = returned(answer, [(SETS[..., :2], 4, rng(1))])
     return f"{SQUARE} {refused}" if refused else None
@@ -181,6 +203,9 @@ EXERCISES = (
             (_fixed, FIXED),
             (_without_rng, NOT_FROM_RNG),
             (_without_K, NOT_K),
+            (_one_more, NOT_K),
+            (_one_weight, TOO_FEW),
+            (_normalised, OTHER_WEIGHTS),
             (_square, SQUARE),
         ),
         learned="Equal rollouts get equal scores, because the group shares its weights.",
