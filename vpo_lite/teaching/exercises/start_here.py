@@ -51,7 +51,11 @@ EXERCISES = (
                 "Is this maze `three needed`, and α 1? Two routes cover 0.99 there at α = 10, and "
                 "on maze 1000 at any α.",
             ),
-            (0.8996017306623, "This is the coverage at α = 0.1. Move α back to 1."),
+            (
+                0.8996017306623,
+                "Two routes cover this at α = 0.1, and one route on maze 1000. Move α back to 1, "
+                "and choose `three needed`.",
+            ),
             (1 - 0.9557522123893805, "This is what two routes leave uncovered."),
         ),
         learned="Two routes cover 0.96, three cover everything.",

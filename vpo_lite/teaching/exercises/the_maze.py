@@ -45,6 +45,7 @@ FORCED = (
     "One route is best for everybody, and it touches lava: nobody can reach E without that. "
     "Leave a way to E that is free of lava."
 )
+NO_TREASURE = "There is no treasure in this maze. Add gold (G) or diamonds (D)."
 OUT_OF_REACH = "No route that reaches E can take any treasure, with or without lava. Open a way."
 ALL_IN_ONE = "One route is best for everybody. What if a treasure lay behind lava?"
 
@@ -52,6 +53,7 @@ ALL_IN_ONE = "One route is best for everybody. What if a treasure lay behind lav
 def _judge_conflict(answer):
     try:
         budget, size, lava = int(answer.budget), int(answer.size), len(answer.lava)
+        treasure = len(answer.gold) + len(answer.diamonds)
         find = answer.pareto_front
     except Exception:  # anything but a maze may raise anything
         return f"Give a maze: envs.Maze.from_text(...). This is {shown(answer)}."
@@ -66,6 +68,8 @@ def _judge_conflict(answer):
         return None
     if not lava:
         return NO_LAVA
+    if not treasure:
+        return NO_TREASURE
     if gold == diamond == 0:
         return OUT_OF_REACH
     if avoided < 1:

@@ -16,6 +16,10 @@ FAILS = (
 )
 TOO_GOOD = "No route of this maze earns that much: no row of the front is as good."
 ALIKE = "These three are not diverse enough. What else can two routes differ in? Look at lava."
+ALIKE_OVER_LAVA = (
+    "These three are not diverse enough. They differ in lava already: let every two of them differ "
+    "in two numbers or more."
+)
 GOOD = "Diverse, and too good: these three cover at least as much as the best single route."
 
 
@@ -29,7 +33,8 @@ def _judge_poor(answer):
         return TOO_GOOD
     spread, covered = float(diversity(R)), float(coverage(R, FRONT))
     if spread <= SPREAD + 1e-9:
-        return f"{ALIKE} Their diversity is {spread:.2f}, and the front has {SPREAD:.2f}."
+        hint = ALIKE_OVER_LAVA if np.ptp(R[:, 3]) > 0 else ALIKE
+        return f"{hint} Their diversity is {spread:.2f}, and the front has {SPREAD:.2f}."
     if covered >= CEILING:
         return f"{GOOD} They cover {covered:.2f}, and the best single route {CEILING:.2f}."
     return None
@@ -91,6 +96,7 @@ EXERCISES = (
             (((1, 1, 0, 1), (1, 0, 1, 1), (0, 0, 0, 0)), FAILS),
             (((1, 1, 1, 0), (1, 0, 0, 1), (1, 1, 0, 0)), TOO_GOOD),
             (FRONT, ALIKE),
+            (((1, 0, 0, 1), (1, 0, 0, 0), (1, 1, 0, 0)), ALIKE_OVER_LAVA),
             (((1, 1, 0, 1), (1, 0, 1, 1), (1, 0, 0, 0)), GOOD),
         ),
         learned="Diversity is not quality. Three different routes can be worth less than one.",
