@@ -250,6 +250,55 @@ def test_one_weight_too_few_or_always_sixty_four_is_not_k():
     assert drawn.right  # another way to draw Dir(1)
 
 
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        (lambda d, K, rng: rng.dirichlet(np.ones(d), 1), "you draw too few weights"),
+        (lambda d, K, rng: rng.dirichlet(np.ones(d), min(K, 64)), "you draw too few weights"),
+        (lambda d, K, rng: rng.dirichlet(np.ones(d), K + 1), "With K = 1 you do not draw one"),
+        (lambda d, K, rng: rng.random((K, d)), "Are the weights drawn from Dir(1)? With 20,000"),
+        (lambda d, K, rng: rng.dirichlet(np.full(d, 3), K), "Are the weights drawn from Dir(1)?"),
+    ],
+    ids=["one", "at most 64", "one more", "uniform numbers", "another alpha"],
+)
+def test_weights_of_another_number_or_spread_are_told(draw, said):
+    """One weight was told that 20,000 were drawn, and one weight too many was right."""
+
+    def scores(R, K, rng):
+        W = draw(R.shape[-1], K, rng)
+        return (R @ (W / W.sum(axis=1, keepdims=True)).T).max(axis=1).mean(axis=1)
+
+    feedback = check("02-b", scores)
+    assert not feedback.right and said in feedback.text
+
+
+def test_a_group_scored_by_one_weight_without_a_mean_is_told_too():
+    one = check("02-b", lambda R, K, rng: (R @ rng.dirichlet(np.ones(R.shape[-1]))).max(1))
+    assert "you draw too few weights. Draw exactly K." in one.text and "you get" not in one.text
+
+
+def test_a_maze_without_treasure_is_told_so():
+    """It was told to open a way."""
+    bare = envs.Maze.from_text("S L E\n. # .\n. . .", budget=100)
+    assert "There is no treasure" in check("03-c", bare).text
+    shut = envs.Maze.from_text("S L E\n. # #\n. # G", budget=100)
+    assert "Open a way" in check("03-c", shut).text
+
+
+def test_a_comma_of_thousands_is_told_and_other_tuples_are_no_number():
+    assert "(1, 728) may be two numbers: leave out the comma" in check("04-a", (1, 728)).text
+    assert "write a decimal point" in check("01-b", (0, 75)).text
+    for other in ((0.9, 0.1), (1,), (True, False), [1, 728]):
+        assert "comma" not in check("04-a", other).text, other
+
+
+def test_routes_that_differ_in_lava_are_not_sent_there():
+    """They had the front's diversity, and were told to look at lava."""
+    said = check("04-b", [[1, 0, 0, 1], [1, 0, 0, 0], [1, 1, 0, 0]]).text
+    assert "in lava already" in said and "Look at lava" not in said
+    assert "Look at lava" in check("04-b", [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]]).text
+
+
 def _by_exponentials(R, K, rng):
     W = rng.exponential(size=(K, R.shape[-1]))
     return (R @ (W / W.sum(axis=1, keepdims=True)).T).max(axis=1).mean(axis=1)
@@ -315,7 +364,8 @@ def test_the_slips_of_what_is_missing_are_what_another_slider_shows(m, alpha):
     said = {(1, 1): "best single", (3, 1): "three routes", (2, 10): "α = 10", (2, 0.1): "α = 0.1"}
     assert not feedback.right and said[m, alpha] in feedback.text
     other = envs.generate("lite-6x6", 1000).pareto_front().rewards  # the maze was not changed
-    assert "maze 1000" in check("00-b", vpo.price_of_conflict(other)[2]).text
+    for m in (1, 2):
+        assert "maze 1000" in check("00-b", vpo.price_of_conflict(other)[m]).text
 
 
 @pytest.mark.slow

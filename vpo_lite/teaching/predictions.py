@@ -20,6 +20,8 @@ NUMBER = "a finite number"
 # 1,728 is 1728 to some, 1.728 to others
 TWO_NUMBERS = re.compile(r"(?<!\d)[1-9]\d{0,2},\d{3}(?!\d)")
 
+COMMA = "may be two numbers: leave out the comma of thousands, or write a decimal point."
+
 
 def predict(key: str, question: str, options: Sequence[str] | None = None) -> "Prediction":
     """Ask for a prediction. Returns the `Prediction`, which a notebook shows as choices.
@@ -129,10 +131,7 @@ class Prediction:
             except ValueError:
                 said = f"Please type {NUMBER}, such as 0.95, 95 % or 3/4."
                 if TWO_NUMBERS.search(given):
-                    said = (
-                        f"{given} may be two numbers: leave out the comma of thousands, or write a "
-                        "decimal point."
-                    )
+                    said = f"{given} {COMMA}"
                 said += "" if self.value is None else f" {_text(self.value)} is still stored."
             else:
                 kept = f"Stored: {_text(self.value)}. You can still change it."

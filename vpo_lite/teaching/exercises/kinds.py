@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...checks import check_finite, raised, shown
+from ..predictions import COMMA
 
 BLANK = "Not answered yet. Replace the dots, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
@@ -104,6 +105,8 @@ def number(
 
     def judge(answer):
         given = numbers_of(answer)
+        if type(answer) is tuple and [type(part) for part in answer[:2]] == [int, int]:
+            return f"{shown(answer)} {COMMA}"  # Python reads 1,728 as a tuple
         if given is None or given.size != 1 or isinstance(answer, bool | np.bool_):
             return f"A number is asked for, and this is {shown(answer)}."
         for value, said in ((solution, None), *slips):
