@@ -144,9 +144,7 @@ def test_more_answers_than_are_read_are_refused():
     most = SetReward.of_functions([correct, brief], answers=100)
     asked = most.ask({"prompt": "?"})["prompt"]
     assert "<answer_100> ... </answer_100>" in asked
-    with pytest.raises(
-        ValueError, match=r"answers = 101: m = 101: .* 1 to 100 answers"
-    ):
+    with pytest.raises(ValueError, match=r"answers = 101: m = 101: .* 1 to 100 answers"):
         SetReward.of_functions([correct, brief], answers=101)
     with pytest.raises(ValueError, match="m = 101: this policy writes 1 to 100 answers"):
         SetReward(most.task, RolloutReward(answers=101))
@@ -1766,6 +1764,7 @@ def test_two_processes_that_share_each_group_have_our_advantages(tmp_path):
     found = in_two_processes("trl_two_processes.py", tmp_path)
     assert found["processes"] == 2 and found["rows"] == [3, 3] and found["group"] == 6
     assert max(found["keyed"]) < 5e-6 < 1e-2 < max(found["own generators"])
+    assert len(found["whole groups"]) == 2 and max(found["whole groups"]) < 5e-6
     assert len(found["keyed"]) == 2 and found["size"] > 0.1
     assert files(tmp_path / "run") >= {"summary.json", "adapter", "checkpoints"}
     assert found["resumed"] == [3]

@@ -4,6 +4,7 @@ It compares the advantages that TRL gathered with the library's, from the answer
 once with keyed weights, once with weights that each process draws for itself.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -24,12 +25,26 @@ SETTINGS |= dict(eval_every=1, eval_answers=2)
 
 
 def expected(config, record):
-    """The advantages (G,) of the one group, with Bessel's deviation and eps 1e-4."""
+    """The advantages (G,) of the one group, with Bessel's deviation and eps 1e-4; for max_at_k
+    those of both groups, from all pairs.
+    """
+    if config.method == "max_at_k":
+        return np.concatenate([best_of_pairs(group) for group in record.groups])
     task, step = config.make_task(), record.step - 1
     (x,) = problems_of_step(task, config.seed, step, 1)
     (W,) = draw_weights(task, config, [x], [f"{task.key(x)}#0"], step)
     score = vpo.set_reward(record.groups[0].rewards, W)
     return (score - score.mean()) / (score.std(ddof=1) + 1e-4)
+
+
+def best_of_pairs(group):
+    r = group.rewards[:, 0] @ config.make_task().w_star(group.instance)
+    pairs = [set(pair) for pair in itertools.combinations(range(len(r)), 2)]
+
+    def mean_best(i, inside):
+        return np.mean([max(r[list(pair)]) for pair in pairs if (i in pair) == inside])
+
+    return [mean_best(i, True) - mean_best(i, False) for i in range(len(r))]
 
 
 def train(config, name, stop_after=None):
@@ -61,9 +76,17 @@ run = TrlRun.resume(FOLDER / "run")
 resumed = []
 run.train(lambda record: resumed.append(record.step))
 run.finish()
+best = config.but(method="max_at_k", k=2, prompts=2, set_size=2)  # a whole group in each process
+whole, *_ = train(best, "best", stop_after=2)
 rewards.draw_weights = own_weights
 wrong, *_ = train(config, "wrong", stop_after=2)
 if PartialState().is_main_process:
-    found = {"keyed": keyed, "own generators": wrong, "size": size, "rows": rows}
+    found = {
+        "keyed": keyed,
+        "whole groups": whole,
+        "own generators": wrong,
+        "size": size,
+        "rows": rows,
+    }
     found |= {"processes": PartialState().num_processes, "group": config.group_size}
     (FOLDER / "found.json").write_text(json.dumps(found | {"resumed": resumed}))
