@@ -337,7 +337,7 @@ def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypat
 @pytest.mark.parametrize(
     ("pocket", "changes", "at_once", "batches"),
     [
-        ({"task": "maze"}, dict(), 256, [7]),
+        ({"task": "maze", "board": 6}, dict(), 256, [7]),
         (None, dict(), 32, [3, 3, 1]),  # as many rows as a step has: 4 prompts of 8 rollouts
         (None, dict(sample_batch=20), 20, [2, 2, 2, 1]),
         (None, dict(sample_batch=5), 5, [1] * 7),
@@ -370,9 +370,10 @@ def test_objectives_have_means_where_all_problems_name_the_same(monkeypatch, oth
         figures(["UU"] * 3) | dict.fromkeys(("objectives", "reached", "spread"), earned)
         for earned in ({"gold": 0.5, "lava": 1.0}, {"gold": 1.0, other: 0.0})
     ]
-    monkeypatch.setattr(evaluation, "sample_pools", lambda *_: range(2))
+    monkeypatch.setattr(evaluation, "_pools", lambda *_: range(2))
     monkeypatch.setattr(evaluation, "pool_figures", lambda task, config, pool, n: rows[pool])
-    policy, config = SimpleNamespace(sample=print), TrainConfig.preset("demo")
+    policy = SimpleNamespace(sample=print, pocket=None)
+    config = TrainConfig.preset("demo")
     f = evaluate(policy, config, problems=2, answers=3, task=TASK)
     assert f["objectives"] == f["reached"] == f["spread"] == kept
 
@@ -384,7 +385,8 @@ def test_a_pool_holds_1_to_2000_answers():
         with pytest.raises(ValueError, match=f"answers = {answers}: must be 1 to 2,000"):
             evaluation.check_answers(answers)
     with pytest.raises(ValueError, match="answers = 2001: must be 1 to 2,000"):
-        evaluate(SimpleNamespace(sample=print), TrainConfig.preset("demo"), answers=2001)
+        policy = SimpleNamespace(sample=print, pocket=None)
+        evaluate(policy, TrainConfig.preset("demo"), answers=2001)
 
 
 def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder):
@@ -1103,6 +1105,22 @@ def test_one_problem_in_the_place_of_a_list_is_refused(tiny_policy_folder):
         next(sample_pools(policy, TASK, config, MAZE, 3, 0))
 
 
+@pytest.mark.parametrize(
+    ("pocket", "said"),
+    [
+        ({"task": "hops"}, "this policy was made for task 'hops', not for 'maze'; name another"),
+        ({"task": "maze", "answers": 2}, "m = 3: this policy writes 1 to 2 answers"),
+    ],
+)
+def test_a_policy_that_does_not_fit_the_task_is_refused_as_training_refuses_it(pocket, said):
+    """It had no token for a part of the request, and the task was blamed."""
+    policy = SimpleNamespace(sample=print, pocket=pocket)
+    with pytest.raises(ValueError, match=said):
+        evaluate(policy, TrainConfig(m=3), problems=1, answers=3, task=TASK)
+    with pytest.raises(ValueError, match=said):
+        sample_pools(policy, TASK, TrainConfig(m=3), [MAZE], 3, 0)
+
+
 def test_repeats_beyond_the_cut_do_not_count():
     best, other = FRONT.routes[:2]
     answers = [
@@ -1148,7 +1166,7 @@ def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problem
 )
 def test_a_search_of_ones_own_is_refused_before_its_first_pool(wrong, said):
     """Not when the first pool is asked for: that may be far from the call."""
-    policy = SimpleNamespace(sample=print, pocket={"task": "maze"})
+    policy = SimpleNamespace(sample=print, pocket={"task": "maze", "board": 6})
     right = dict(policy=policy, task=TASK, config=TrainConfig(), instances=[MAZE])
     with pytest.raises(ValueError) as caught:
         sample_pools(**right | dict(answers=3, seed=0) | wrong)

@@ -113,7 +113,7 @@ def test_the_other_commands_take_a_request_or_refuse_it_in_one_line(
     rng = random.Random(seed)
     for work in ("pocket.pretrain._updates", "machine.start_jupyter"):
         monkeypatch.setattr(f"vpo_lite.{work}", accept)
-    monkeypatch.setattr("vpo_lite.training.evaluate.sample_pools", accept)
+    monkeypatch.setattr("vpo_lite.training.evaluate._pools", accept)
     text, run = rng.choice(TEXTS), str(shutil.copytree(runs / "finished", here / "run"))
     small = ["--width", "8", "--heads", "2", "--layers", "1", "--mlp", "8", "--batch", "2"]
     options = ["--task", *(o.flag for o in MazeRecipe.options())]

@@ -18,13 +18,7 @@ from ..policy.policy import Policy
 from ..randomness import generator
 from ..tasks.base import Task, TaskError
 from ..training.answers import score_answers
-from ..training.contract import (
-    check_foreign,
-    check_instances,
-    check_policy,
-    check_seed,
-    prompt_of,
-)
+from ..training.contract import check_request, check_seed, prompt_of
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
 from ..training.watch import ENOUGH, UNREAD
 from .archive import Archive
@@ -107,13 +101,7 @@ def evolve(
     ValueError for values outside these ranges (m, calls and rollouts from 1), and for a task
     without mutations where policy is None.
     """
-    if policy is not None:
-        check_policy(policy)
-    check_instances(task, instances)
-    check_whole(m, "m")
-    if policy is not None:
-        task.check_policy(m, policy.pocket)
-    check_foreign(task, instances)
+    check_request(policy, task, instances, m, optional=True)
     check_whole(calls, "calls")
     check_whole(rollouts, "rollouts")
     fresh = check_number(fresh, "fresh", "a probability, 0 to 1", 0, 1)

@@ -24,13 +24,7 @@ from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
 from ..training.answers import Answers, effect_of, score_answers
-from ..training.contract import (
-    check_foreign,
-    check_instances,
-    check_policy,
-    check_seed,
-    prompt_of,
-)
+from ..training.contract import check_request, check_seed, prompt_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
 from .contract import check_budgets, check_empty, check_tags, limits_of, prompt_weights
@@ -77,13 +71,10 @@ def most_probable(
     >>> found.answers, np.exp(found.logprobs).round(2).tolist(), found.spent
     (['max', 'plus', 'minus'], [0.26, 0.21, 0.19], Spent(calls=5, tokens=5, candidates=3))
     """
-    check_policy(policy)
-    check_instances(task, instances)
+    check_request(policy, task, instances, 1)
     for name, number in (("answers", answers), ("max_tokens", max_tokens), ("at_once", at_once)):
         check_whole(number, name)
     check_empty(results, "results")
-    task.check_policy(1, policy.pocket)
-    check_foreign(task, instances)
     shown = prompt_weights(policy, task, instances, weights)
     limits = limits_of(policy, task, 1, instances, max_new_tokens, shown)
     rows = zip(instances, shown, limits, strict=True)
@@ -277,15 +268,12 @@ def beam(
     >>> found.set_rewards.round(2).tolist(), found.spent
     ([0.54, 0.46], Spent(calls=3, tokens=46, candidates=15))
     """
-    check_policy(policy)
-    check_instances(task, instances)
-    for name, number in (("m", m), ("width", width), ("branches", branches)):
+    check_request(policy, task, instances, m)
+    for name, number in (("width", width), ("branches", branches)):
         check_whole(number, name)
     check_budgets(max_tokens=max_tokens, max_candidates=max_candidates)
     check_empty(results, "results")
     alpha, seed = check_alpha(alpha), check_seed(seed)
-    task.check_policy(m, policy.pocket)
-    check_foreign(task, instances)
     tags = [f"</{task.tag}_{j}>" for j in range(1, m + 1)]
     check_tags(policy, tags)
     shown = prompt_weights(policy, task, instances, weights)

@@ -38,8 +38,16 @@ NEEDS_OPTIONS = (
 )
 
 
-def check_policy(policy) -> None:
-    """ValueError for what is often given in its place: its name, or a model without tokenizer."""
+def check_given(task) -> None:
+    """ValueError for what is often given in the place of a task: its name."""
+    if not isinstance(task, Task):
+        raise ValueError(f"task = {shown(task)}: expected a Task object")
+
+
+def check_fit(policy, task, m: int) -> None:
+    """ValueError unless the policy can be asked for m answers to a problem of the task, and for
+    what is often given in its place: its name, or a model without tokenizer.
+    """
     if not callable(getattr(policy, "sample", None)):
         named = isinstance(policy, str | os.PathLike)
         cure = (
@@ -48,18 +56,20 @@ def check_policy(policy) -> None:
             else "save it, and give load_policy(folder)"
         )
         raise ValueError(f"policy = {shown(policy)}: expected a policy; {cure}")
+    check_given(task)
+    task.check_policy(m, policy.pocket)
 
 
-def check_given(task) -> None:
-    """ValueError for what is often given in the place of a task: its name."""
-    if not isinstance(task, Task):
-        raise ValueError(f"task = {shown(task)}: expected a Task object")
+def check_request(policy, task, instances, m: int, *, optional: bool = False) -> None:
+    """ValueError unless m answers to each of these problems can be asked for, and for what is often
+    given in their place: one problem, an empty list, seeds, problems of another task.
 
-
-def check_instances(task, instances) -> None:
-    """ValueError for what is often given in the place of a list of problems of the task: one
-    problem, an empty list, seeds. A seed is a whole number where no early problem is one.
+    A seed is a whole number where no early problem is one. A problem is another task's if the task
+    cannot read it, and gives no problem of its type. optional: whether None stands for no policy.
     """
+    check_whole(m, "m")
+    if policy is not None or not optional:
+        check_fit(policy, task, m)
     check_given(task)
     listed = isinstance(instances, Sequence | np.ndarray) and getattr(instances, "ndim", 1) > 0
     if not listed or isinstance(instances, str | tuple):  # many a problem is a tuple itself
@@ -74,12 +84,6 @@ def check_instances(task, instances) -> None:
         raise ValueError(
             f"instances[{first}] = {seed}: expected a problem; give task.instance({seed})"
         )
-
-
-def check_foreign(task: Task, instances: Sequence) -> None:
-    """ValueError for a problem of another task: the task cannot read it, and gives no problem of
-    its type. To be called once the policy is known to fit the task.
-    """
     for i, x in enumerate(instances):
         try:
             task.key(x), task.objectives(x), task.prompt(x, 1)

@@ -11,14 +11,7 @@ from ..randomness import generator
 from ..tasks.base import Task
 from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
-from .contract import (
-    check_foreign,
-    check_given,
-    check_instances,
-    check_policy,
-    check_seed,
-    check_seeds,
-)
+from .contract import check_fit, check_request, check_seed, check_seeds
 from .measure import gathered, means, pool_figures
 from .rollouts import draw_uniforms, sample_answers, token_limits
 from .schemas import PER_PROBLEM
@@ -80,22 +73,23 @@ def evaluate(
       intervals
 
     Raises ValueError for fewer than one problem or answer, for more problems than there are, for
-    more than 2,000 answers, and for the name of a policy or a run in the place of policy or config.
+    more than 2,000 answers, for a policy that does not fit the task, and for the name of a policy
+    or a run in the place of policy or config.
     """
     check_config(config)
     task = task or config.make_task()
-    check_policy(policy)
-    check_given(task)
+    check_fit(policy, task, config.answers)
     problems = config.eval_problems if problems is None else problems
     answers = config.measured_answers if answers is None else answers
-    seed = config.seed if seed is None else seed
+    seed = check_seed(config.seed if seed is None else seed)
     check_answers(answers)
-    instances = [task.instance(seed) for seed in held_out_seeds(task, problems)]
+    instances = [task.instance(number) for number in held_out_seeds(task, problems)]
+    limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
     rows = []
     if tell is not None:
         tell(0, len(instances))
     with torch_threads(config.threads):
-        for pool in sample_pools(policy, task, config, instances, answers, seed):
+        for pool in _pools(policy, task, config, instances, answers, seed, limits):
             rows.append(pool_figures(task, config, pool, answers))
             if keep is not None:
                 keep(pool)
@@ -156,13 +150,12 @@ def sample_pools(
     The pools come one by one, so that a caller can show how far it is. Draws depend on the seed,
     the problem and its place in the list, so that a problem that is there twice gets two pools. At
     another place it gets other answers; a call for each problem prevents this. Raises ValueError at
-    once for fewer than one answer or more than 2,000, for a negative seed, for an empty list, for
-    seeds or one problem in the place of a list of problems, and for problems of another task.
+    once for fewer than one answer or more than 2,000, for a negative seed, for a policy that does
+    not fit the task, for an empty list, for seeds or one problem in the place of a list of
+    problems, and for problems of another task.
     """
-    check_policy(policy)
     check_config(config)
-    check_instances(task, instances)
-    check_foreign(task, instances)
+    check_request(policy, task, instances, config.answers)
     check_answers(answers)
     seed = check_seed(seed)
     limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
