@@ -426,8 +426,7 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
 ):
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
     before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
-    learner = SimpleNamespace(policy=SimpleNamespace(pocket=None))
-    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl), learner=learner)
+    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl, model="asked/in-words"))
     cut = {"truncated_rate": 0.0, "truncated_in_training": 0.8}
     told.warn_after_training(after | {"start": before} | cut, run)
     assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
@@ -450,8 +449,7 @@ def test_rollouts_that_write_on_after_their_answers_are_not_cured_by_more_tokens
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
     figures = {"parse_rate": read, "valid_rate": read, "truncated_rate": 1.0}
     figures |= {"start": figures, "truncated_in_training": 0.0}
-    learner = SimpleNamespace(policy=SimpleNamespace(pocket={"size": 6}))
-    run = SimpleNamespace(config=vpo.TrainConfig(method=method), learner=learner)
+    run = SimpleNamespace(config=vpo.TrainConfig(method=method))
     told.warn_after_training(figures, run)
     found = capsys.readouterr().err
     assert found == "" if said is None else f"after training, {said} up to the token" in found
@@ -472,10 +470,8 @@ def test_the_longest_answers_of_a_small_policy_fit_so_more_tokens_are_not_the_cu
     settings, said, monkeypatch, capsys
 ):
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
-    config = vpo.TrainConfig(**settings)
-    learner = SimpleNamespace(policy=SimpleNamespace(pocket={"size": 6}))
-    run = SimpleNamespace(config=config, learner=learner)
-    told.warn_of_truncation(0.8, run, "in training")
+    run = SimpleNamespace(config=vpo.TrainConfig(**settings))
+    told.warn_of_truncation(run, "in training", cut=0.8)
     assert capsys.readouterr().err == said
 
 

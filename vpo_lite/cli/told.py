@@ -167,33 +167,27 @@ def warn_of_answers(run, start: dict) -> None:
         note(f"before training: {BY_CHANCE}")
     for said in faults(run.learner.task, start, small=of_ours or unread).values():
         note(f"before training, {said}")
-    warn_of_truncation(start["truncated_rate"], run, "before training")
+    warn_of_truncation(run, "before training", cut=start["truncated_rate"])
 
 
-def warn_of_truncation(rate: float, run, when: str) -> None:
-    """Warn where over a tenth of the rollouts were cut off. Not where the task's own limit holds
-    the longest answers of a small policy: more tokens would not help. With mask_truncated always:
-    nothing is learned from them.
+def warn_of_truncation(run, when: str, **shares: float) -> bool:
+    """Warn of rollouts that were cut off; whether there was something to say. shares: as in
+    :func:`vpo_lite.training.watch.cut_off`
     """
-    masked = run.config.mask_truncated
-    if rate > 0.1 and (masked or not _holds_the_longest(run)):
-        note(
-            f"{when}, {rate:.0%} of the rollouts were cut off at the token limit "
-            f"({_token_limit(run)}){', which --mask-truncated leaves out' * masked}: raise "
-            "max_new_tokens"
-        )
+    from ..training.watch import cut_off
 
-
-def _holds_the_longest(run) -> bool:
-    """Whether the token limit is that of a task for a small policy: more would not help."""
-    return run.learner.policy.pocket is not None and not run.config.max_new_tokens
+    left_out = ", which --mask-truncated leaves out" * run.config.mask_truncated
+    said = cut_off(run.config, lambda: f"the token limit ({_token_limit(run)}){left_out}", **shares)
+    if said:
+        note(f"{when}, {said}")
+    return bool(said)
 
 
 def warn_after_training(summary: dict, run) -> None:
     """Warn of a policy that training damaged, else of rollouts that were cut off: a damaged
     policy does not end its answers, and a higher limit does not help it, nor one that writes on.
     """
-    from ..training.watch import warning_of_writing_on, wrote_on
+    from ..training.watch import wrote_on
 
     config, start = run.config, summary["start"]
     for name, what in (("parse_rate", "could be read"), ("valid_rate", "were valid")):
@@ -205,10 +199,8 @@ def warn_after_training(summary: dict, run) -> None:
             )
             return
     on = wrote_on(summary["truncated_rate"], summary["parse_rate"], config.answers)
-    if on > 0.1 and _holds_the_longest(run):
-        note(f"after training, {warning_of_writing_on(on, config.answers)}")
-        return
-    warn_of_truncation(summary["truncated_in_training"], run, "in training")
+    if not warn_of_truncation(run, "after training", on=on):
+        warn_of_truncation(run, "in training", cut=summary["truncated_in_training"])
 
 
 def _token_limit(run) -> int:

@@ -7,9 +7,8 @@ import numpy as np
 from .. import metrics
 from ..looks import look
 from ..markup import Html, html, in_lines, joined
-from ..policy import shipped
 from ..tasks.maze import MazeTask
-from ..training.watch import warning_of_writing_on, wrote_on
+from ..training import watch
 from .view import Run, View
 
 STATES = {  # state of the lab -> as the status line says it
@@ -18,7 +17,6 @@ STATES = {  # state of the lab -> as the status line says it
     "pausing": "stopping",
     "recorded": "a recording",
 }
-MANY_CUT_OFF = 0.1  # share of rollouts
 
 
 def sentence(view: View) -> str:
@@ -167,17 +165,9 @@ def cut_off(view: View) -> list[str]:
 
 
 def _cut_off(view: View, run: Run) -> str:
-    """The limit that a task has for a shipped policy holds its longest answers: more would not
-    help.
-    """
-    cut, m = run.record.truncated_rate, run.config.answers
-    if not run.config.max_new_tokens and shipped.description(run.config.base_model) is not None:
-        on = wrote_on(cut, run.record.parse_rate, m)
-        return warning_of_writing_on(on, m) if on > MANY_CUT_OFF else ""
-    if cut > MANY_CUT_OFF:
-        limit = view.token_limit(run)
-        return f"{cut:.0%} of the rollouts were cut off at {limit} tokens: raise max_new_tokens"
-    return ""
+    cut = run.record.truncated_rate
+    on = watch.wrote_on(cut, run.record.parse_rate, run.config.answers)
+    return watch.cut_off(run.config, lambda: f"{view.token_limit(run)} tokens", cut=cut, on=on)
 
 
 def faults(view: View) -> list[str]:

@@ -1,13 +1,15 @@
 """What is wrong with the answers of a training, said while it runs, each once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..odd_rewards import always_equal, differ_in_scale, never_earned
+from ..policy import shipped
 from ..tasks.base import Task
+from .config import TrainConfig
 from .contract import (
     above_front,
     below_worst,
@@ -20,6 +22,7 @@ from .contract import (
 
 ENOUGH = 50  # answers, before anything is said of them
 UNREAD = 0.9  # share of the answers that cannot be read, from which on it is said
+MANY = 0.1  # share of the rollouts that were cut off, above which it is said
 
 
 class Scored(Protocol):
@@ -70,16 +73,29 @@ def wrote_on(truncated: float, read: float, m: int) -> float:
     return max(truncated - m * (1 - read), 0.0) if m > 1 else 0.0
 
 
-def warning_of_writing_on(share: float, m: int) -> str:
-    """What to say where at least this share of the rollouts wrote on.
+def cut_off(
+    config: TrainConfig, limit: Callable[[], str], *, cut: float = 0.0, on: float = 0.0
+) -> str:
+    """What to say where this share of the rollouts was cut off, or wrote on; "" for nothing.
 
-    >>> warning_of_writing_on(0.63, 3)[:61]
-    'at least 63% of the rollouts wrote on after their 3 answers, '
+    A task's own limit for a small policy holds the longest answers: more tokens would not help,
+    unless mask_truncated leaves out what was cut off. limit: gives the token limit in words.
+
+    >>> cut_off(TrainConfig(), str, cut=0.63), cut_off(TrainConfig(), str, on=0.63)[:60]
+    ('', 'at least 63% of the rollouts wrote on after their 3 answers,')
+    >>> cut_off(TrainConfig(max_new_tokens=7), lambda: "7 tokens", cut=0.63)
+    '63% of the rollouts were cut off at 7 tokens: raise max_new_tokens'
     """
-    return (
-        f"at least {share:.0%} of the rollouts wrote on after their {m} answers, up to "
-        "the token limit. No reward sees this, but it costs tokens: kl above 0 works against it"
-    )
+    longest = not config.max_new_tokens and shipped.description(config.base_model) is not None
+    if longest and on > MANY:
+        return (
+            f"at least {on:.0%} of the rollouts wrote on after their {config.answers} answers, up "
+            "to the token limit. No reward sees this, but it costs tokens: kl above 0 works "
+            "against it"
+        )
+    if cut > MANY and (config.mask_truncated or not longest):
+        return f"{cut:.0%} of the rollouts were cut off at {limit()}: raise max_new_tokens"
+    return ""
 
 
 HARDLY_READ = (
