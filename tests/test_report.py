@@ -12,6 +12,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import report
 from vpo_lite.cli import main
+from vpo_lite.training.side_by_side import table
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,15 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
         "best@30",
     ):
         assert name in markup
+
+
+@pytest.mark.slow
+def test_the_page_has_the_columns_of_the_table(runs):
+    """Only the page had the tokens per answer, and only the table the repeats."""
+    rows = vpo.compare(runs)
+    titles = re.findall(r'<th scope="col">(.*?)</th>', report._table(rows))
+    assert titles == re.split(r" {2,}", table(rows).splitlines()[0])
+    assert {"repeats", "tokens per answer", "any@30"} <= {*titles}
 
 
 @pytest.mark.slow

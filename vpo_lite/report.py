@@ -11,13 +11,13 @@ from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
 from .training.confounders import in_one_line
 from .training.folders import RunFolder
-from .training.side_by_side import common_budgets, differences, dropped
+from .training.side_by_side import Cell, columns, common_budgets, differences, dropped
 
 _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
   padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .3em .4em; text-align: right; border-bottom: 1px solid #ccc }
+th, td { padding: .3em .25em; text-align: right; border-bottom: 1px solid #ccc }
 th:first-child, td:first-child { text-align: left }
 small { color: #555 }
 code { background: #f3f3f3; padding: 0 .2em }
@@ -44,7 +44,8 @@ several runs. <em>Tokens</em>: sampled in training, mean over the runs. <em>Set 
 expected best answer of a set, at the run's α. <em>Coverage</em>: the same at α&nbsp;=&nbsp;1,
 divided by that of the true front. <em>One answer</em>: coverage of the best single answer there is.
 <em>best@k</em>: the best of k answers under the fixed weights w*. <em>any@k</em>: the same under 50
-weights that no training drew.</p>
+weights that no training drew. <em>Repeats</em>: answers that repeat an earlier one of their
+rollout.</p>
 {}
 {}
 <h2>Over training</h2>
@@ -82,12 +83,6 @@ measured. The band spans the runs of a kind.</p>
 WIDTH = 1000  # pixels of a figure: what fits on a sheet of paper
 TOKENS, ANSWERS = "tokens, thousands", "k (answers)"
 LONGEST = 400  # characters of a setting; a drawn problem fits, a data file does not
-_SHOWN = {
-    "set_reward": "set reward",
-    "coverage": "coverage",
-    "diversity": "diversity",
-    "valid_rate": "valid",
-}
 
 
 def check_page(path) -> None:
@@ -244,37 +239,19 @@ def _label(row: dict) -> Html:
 
 
 def _table(rows: list[dict]) -> Html:
-    def cell(row, name):
-        if row.get(name) is None:
-            return "-"
-        value, interval = f"{row[name]:.3f}", row["interval"].get(name)
-        if not interval:
-            return value
-        return html("{} <small>({})</small>", value, f"{interval[0]:.3f}, {interval[1]:.3f}")
-
-    budgets = common_budgets(rows)
-    head = ["method", "set", "runs", "tokens", *_SHOWN.values(), "one answer"]
-    head += [*(f"best@{k}" for k in budgets), f"any@{budgets[-1]}", "tokens per answer"]
-    body = [
-        [
-            row["label"],
-            row["set"],
-            row["runs"],
-            "-" if row["tokens"] is None else f"{row['tokens']:,.0f}",
-            *(cell(row, name) for name in _SHOWN),
-            cell(row, "coverage_best_single"),
-            *(f"{row['best_at_k'][k]:.3f}" for k in budgets),
-            f"{row['any_at_k'][budgets[-1]]:.3f}" if row["any_at_k"] else "-",
-            f"{row['tokens_per_answer']:.1f}",
-        ]
-        for row in rows
-    ]
-    lines = [html("<tr>{}</tr>", joined(html('<th scope="col">{}</th>', name) for name in head))]
+    shown = columns(rows)
+    body = [[_cell(show(row)) for show in shown.values()] for row in rows]
+    lines = [html("<tr>{}</tr>", joined(html('<th scope="col">{}</th>', name) for name in shown))]
     for first, *others in body:
         cells = joined(html("<td>{}</td>", cell) for cell in others)
         lines.append(html('<tr><th scope="row">{}</th>{}</tr>', first, cells))
     scrolls = '<div class="wide" role="region" tabindex="0" aria-label="the runs">{}</div>'
     return html(scrolls, html("<table>{}</table>", joined(lines)))
+
+
+def _cell(cell: Cell) -> Html:
+    bounds = [f"{bound:.3f}" for bound in cell.interval or ()]
+    return html("{}{}", cell.now, html(" <small>({}, {})</small>", *bounds) if bounds else "")
 
 
 def _differences(rows: list[dict]) -> Html:

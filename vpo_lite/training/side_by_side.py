@@ -1,5 +1,8 @@
 """What :func:`vpo_lite.compare` found, as text: a table, and how far the first row is ahead."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from ..estimators import METHODS
@@ -21,47 +24,69 @@ def common_budgets(rows: list[dict]) -> list[str]:
     return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
 
 
-def table(rows: list[dict], width: int | None = None) -> str:
-    """The rows of :func:`compare` as aligned text. Where that is wider than ``width`` characters,
-    each row becomes a column, if these fit.
+class Cell(NamedTuple):
+    """A figure of a row, the same before training, and the 95 % interval of the figure."""
 
-    Set reward, coverage, diversity and valid are shown as ``before > after``. Coverage is left out
-    where no row has it. A method with one answer per rollout has no repeats, since repeats are
-    counted within a rollout.
+    now: str
+    start: str = ""
+    interval: tuple[float, float] | None = None
+
+
+def columns(rows: list[dict]) -> dict[str, Callable[[dict], Cell]]:
+    """{title: what a row of :func:`compare` shows there}, of the table and of the page.
+
+    Coverage and any@k are left out where no row has them. A method with one answer per rollout has
+    no repeats, since repeats are counted within a rollout.
     """
 
-    def cell(row, name):
-        return "-" if row.get(name) is None else f"{row[name]:.3f}"
+    def text(value, form=".3f"):
+        return "-" if value is None else f"{value:{form}}"
 
-    def moved(row, name):
-        now = cell(row, name)
-        return now if now == "-" or not row.get("start") else f"{cell(row['start'], name)} > {now}"
+    def moved(name):
+        def cell(row):
+            now, start = row.get(name), row.get("start")
+            began = "" if now is None or not start else text(start.get(name))
+            return Cell(text(now), began, row.get("interval", {}).get(name))
+
+        return cell
 
     def repeats(row):
         single = METHODS[row["method"]].single_answer
-        return "-" if single else cell(row, "repeat_rate")
+        return Cell("-" if single else text(row.get("repeat_rate")))
 
     budgets = common_budgets(rows)
     of_the_front = {
-        "coverage": lambda row: moved(row, "coverage"),
-        "one answer": lambda row: cell(row, "coverage_best_single"),
+        "coverage": moved("coverage"),
+        "one answer": lambda row: Cell(text(row.get("coverage_best_single"))),
     }
     most = budgets[-1:]  # any@3 of sets of three is nearly the set reward
-    any_at = {f"any@{k}": lambda row, k=k: f"{row['any_at_k'][k]:.3f}" for k in most}
-    columns = {
-        "method": lambda row: row.get("label", row["method"]),
-        "set": lambda row: str(row["set"]),
-        "runs": lambda row: str(row.get("runs", 1)),
-        "tokens": lambda row: "-" if row.get("tokens") is None else f"{row['tokens']:,.0f}",
-        "set reward": lambda row: moved(row, "set_reward"),
-        **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
-        **{f"best@{k}": lambda row, k=k: f"{row['best_at_k'][k]:.3f}" for k in budgets},
-        **(any_at if all(row.get("any_at_k") for row in rows) else {}),
-        "diversity": lambda row: moved(row, "diversity"),
-        "valid": lambda row: moved(row, "valid_rate"),
-        "repeats": repeats,
+    any_at = {
+        f"any@{k}": lambda row, k=k: Cell(text((row.get("any_at_k") or {}).get(k))) for k in most
     }
-    lines = [list(columns), *([show(row) for show in columns.values()] for row in rows)]
+    return {
+        "method": lambda row: Cell(row.get("label", row["method"])),
+        "set": lambda row: Cell(str(row["set"])),
+        "runs": lambda row: Cell(str(row.get("runs", 1))),
+        "tokens": lambda row: Cell(text(row.get("tokens"), ",.0f")),
+        "set reward": moved("set_reward"),
+        **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
+        **{f"best@{k}": lambda row, k=k: Cell(text(row["best_at_k"][k])) for k in budgets},
+        **(any_at if any(row.get("any_at_k") for row in rows) else {}),
+        "diversity": moved("diversity"),
+        "valid": moved("valid_rate"),
+        "repeats": repeats,
+        "tokens per answer": lambda row: Cell(text(row["tokens_per_answer"], ".1f")),
+    }
+
+
+def table(rows: list[dict], width: int | None = None) -> str:
+    """The rows of :func:`compare` as aligned text, a figure as ``before > after`` where both are
+    known. Where that is wider than ``width`` characters, each row becomes a column, if these fit.
+    """
+    shown = columns(rows)
+    cells = [[show(row) for show in shown.values()] for row in rows]
+    texts = [[f"{x.start} > {x.now}" if x.start else x.now for x in line] for line in cells]
+    lines = [list(shown), *texts]
     wide, narrow = _aligned(lines), _aligned(list(zip(*lines, strict=True)))
     return narrow if width and narrow.index("\n") <= width < wide.index("\n") else wide
 
