@@ -470,6 +470,15 @@ def test_loads_nothing_that_it_does_not_need(code):
     assert done.stdout.split() == []
 
 
+def test_the_method_is_as_short_as_the_guide_says():
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    part = guide.split("## The method in nine files")[1].split("\n## ")[0]
+    said = int(re.search(r"less than ([\d,]+) lines", part)[1].replace(",", ""))
+    files = [ROOT / "vpo_lite" / name for name in re.findall(r"`([a-z/]+\.py)`", part)]
+    lines = sum(len(x.read_text(encoding="utf-8").splitlines()) for x in files)
+    assert len(files) == 9 and said - 500 < lines < said
+
+
 def test_the_map_in_contributing_shows_this_house():
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for name in {*ARROWS} - {"front door", "core"}:
