@@ -852,6 +852,9 @@ def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(
         assert main([*command, "--answers", str(answers)]) == 0
         names, *_, row = capsys.readouterr().out.splitlines()
         assert row.split()[names.split().index("set")] == str(size)
+        assert main([*command, "--answers", str(answers), "--json"]) == 0  # before it is compared
+        said = "`vpo-lite compare` cannot read this, it compares sets of 3"
+        assert (said in capsys.readouterr().err) == (size < 3)
 
 
 def test_doctor_names_versions_and_threads(capsys):

@@ -116,6 +116,9 @@ def evaluate_runs(options) -> int:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
     changed = [n for n in other_now(folder.digests(), config) if n != "method"]
+    if options.json and answers < config.compared_size:
+        sets = f"sets of {config.compared_size}"
+        note(f"--answers {answers}: `vpo-lite compare` cannot read this, it compares {sets}")
     if changed:
         what = ", ".join(named(config, name) for name in changed)
         note(f"changed since the run; measured with the present version: {what}")
