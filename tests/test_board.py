@@ -350,6 +350,34 @@ def test_walkers_rest_after_their_laps_and_nothing_is_left_after_cleanup(page):
 
 
 @browser
+def test_resting_markers_hide_no_letter_and_not_one_another(page):
+    """On a small board: three routes that meet, with diamonds where their middles are."""
+    maze = envs.Maze.from_text("S . . . .\n. # D # .\n. . D . E", budget=12)
+    groups = [drawings.group(maze, "GRPO", ["DDRRRR", "DDRRRR", "RRDDRR"], win_shares=[1, 0, 0])]
+    page.emulate_media(reduced_motion="reduce")
+    page.evaluate("() => { document.querySelector('.vpo-lab').style.width = '150px'; }")
+    page.evaluate(
+        "([text, groups]) => { model.set('text', text); model.set('groups', groups); }",
+        [maze.text, groups],
+    )
+    page.wait_for_function("() => document.querySelectorAll('g.walkers text').length === 3")
+    page.wait_for_timeout(300)
+    found = page.evaluate(
+        """() => [...document.querySelectorAll("g.walkers text")].map((t) => {
+          const size = Number(t.getAttribute("font-size")); return [Number(t.getAttribute("x")),
+            Number(t.getAttribute("y")) - 0.34 * size, size]; })"""
+    )
+    rows = [line.split() for line in maze.text.splitlines()]
+    assert [rows[int(y // 64)][int(x // 64)] for x, y, _ in found] == ["."] * 3
+    apart = [
+        ((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2) ** 0.5 / a[2]
+        for i, a in enumerate(found)
+        for b in found[:i]
+    ]
+    assert min(apart) > 1.5
+
+
+@browser
 def test_keys_move_a_player_that_stands_in_its_box_only_later(chromium):
     """As on a page that is loaded again."""
     page = chromium.new_page()

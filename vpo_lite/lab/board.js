@@ -160,6 +160,18 @@ function drawRoute(route, points) {
   return out.join("");
 }
 
+// Where the marker of route i rests: on a square of its route, near the middle; if possible without a letter, and this far
+// from those that rest already.
+function rest(points, i, grid, taken, apart) {
+  const middle = (0.45 + 0.12 * (i % 4)) * (points.length - 1);
+  const places = points.map((p, k) => [Math.abs(k - middle), p]).sort((a, b) => a[0] - b[0]).map(([, p]) => p);
+  const costs = places.map(([x, y]) => 2 * taken.some(([a, b]) => Math.hypot(a - x, b - y) < apart) +
+    (grid[Math.floor(y / CELL)]?.[Math.floor(x / CELL)] !== "."));
+  const place = places[costs.indexOf(Math.min(...costs))];
+  taken.push(place);
+  return place;
+}
+
 function along(points, share) {
   const lengths = points.slice(1).map((p, i) => Math.hypot(p[0] - points[i][0], p[1] - points[i][1]));
   let left = share * lengths.reduce((a, b) => a + b, 0);
@@ -350,9 +362,9 @@ function render({ model, el }) {
       if (now - last > 45 || !moving) {
         last = now;
         for (const part of figures) {
+          const size = part.letter(15), taken = [];
           part.layers.walkers.innerHTML = part.routes.filter((r) => r.points.length > 1).map((route, i) => {
-            const [x, y] = along(route.points, moving ? laps % 1 : 0.45 + 0.12 * (i % 4));
-            const size = part.letter(15);
+            const [x, y] = moving ? along(route.points, laps % 1) : rest(route.points, i, rows(), taken, 1.5 * size);
             return shape(route.marker, x, y, 0.73 * size, { fill: route.colour, stroke: FLOOR, "stroke-width": 2.5 }) +
               tag("text", { x, y: y + 0.34 * size, "font-size": size, fill: route.ink }, route.name);
           }).join("");
