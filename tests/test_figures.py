@@ -9,7 +9,7 @@ import pytest
 import vpo_lite as vpo
 from vpo_lite import evolution_figures, figures, looks, metrics, search_figures
 from vpo_lite.exact import exact_shares
-from vpo_lite.shown import live
+from vpo_lite.figure_parts import live
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])

@@ -24,11 +24,11 @@ from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
 from .checks import shown
+from .figure_parts import clouds, dots, finish, room
+from .figure_parts import live as live
 from .in_words import in_words as in_words
 from .in_words import listed as listed
 from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, by_label, look, note, stroke
-from .shown import clouds, dots, finish, room
-from .shown import live as live
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
 SIGNED = {"colorscale": RED_TO_BLUE, "zmin": -1, "zmax": 1, "hoverongaps": False}  # a correlation

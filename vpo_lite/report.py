@@ -150,8 +150,8 @@ def write_rewards(report: RewardReport, path, *, head="", more=(), seen=()) -> P
 
 def _picture(figure, first: bool = True) -> Html:
     """A figure with its words. The first one of a page brings plotly's code."""
+    from .figure_parts import CONFIG
     from .in_words import folded
-    from .shown import CONFIG
 
     drawn = figure.to_html(
         full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG

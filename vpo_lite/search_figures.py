@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from .checks import shown
+from .figure_parts import clouds, finish, room
 from .looks import LEVEL, WIDE, by_label, look, note, stroke
-from .shown import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
 

@@ -11,9 +11,9 @@ import plotly.io as pio
 import pytest
 
 from vpo_lite import figures
+from vpo_lite.figure_parts import Drawn
 from vpo_lite.in_words import folded, in_words
 from vpo_lite.markup import plain
-from vpo_lite.shown import Drawn
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -14,6 +14,7 @@ import envs
 from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
+from vpo_lite.figure_parts import live
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups
@@ -22,7 +23,6 @@ from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
 from vpo_lite.objective import sample_weights
-from vpo_lite.shown import live
 from vpo_lite.training import loop
 from vpo_lite.training.record import Group
 

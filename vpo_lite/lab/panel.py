@@ -16,10 +16,10 @@ from IPython.display import DisplayHandle, display
 
 import envs
 
+from ..figure_parts import bundle, live
 from ..in_words import listed
 from ..markup import Html, html, joined
 from ..names import custom_widgets, named
-from ..shown import bundle, live
 from .controls import Controls, put, row
 from .drawings import board_groups, describe
 from .layout import CSS, LEAST_LARGE, Page, share_out

@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ..estimators import METHODS
+from ..figure_parts import MOST_DOTS, Drawn, dots
 from ..looks import FRONT, WIDE, look, on_page
 from ..markup import html
 from ..objective import winners
-from ..shown import MOST_DOTS, Drawn, dots
 from .curves import BELOW_MARKS, COVERAGE, DIVERSITY, changes, in_short, last_step, span, values
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
