@@ -27,7 +27,7 @@ from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
-from vpo_lite.training.contract import below_worst
+from vpo_lite.training.contract import below_worst, check_early_problems
 from vpo_lite.training.learner import Learner
 from vpo_lite.training.resuming import check_unchanged
 from vpo_lite.training.run import Run
@@ -437,6 +437,35 @@ def test_an_option_that_singles_out_a_problem_makes_the_task_single_unless_it_sa
             self.single = self.which == 3
 
     assert Stated().single and [Found(which=2).single, Found(which=3).single] == [False, True]
+
+
+def test_an_option_that_singles_out_a_problem_and_is_ignored_is_refused():
+    """Training went on with many problems, and was measured on another, without a word."""
+
+    class Ignored(Letters):
+        options = (Option("which", int, None, "the one row", least=0), *Letters.options)
+        singles_out = ("which",)
+
+    said = (
+        "^task 'letters': which = 2 means one problem for all seeds, but seeds 10000 and {} give "
+        "two: let instance.seed. return that problem for every seed$"
+    )
+    with pytest.raises(TaskError, match=said.format(10001)):
+        check_early_problems(Ignored(which=2), 3, None)
+    check_early_problems(Ignored(), 3, None)
+
+    class Heeded(Ignored):
+        def instance(self, seed):
+            return super().instance(seed if self.which is None else self.which)
+
+    check_early_problems(Heeded(which=2), 3, None)
+
+    class OnlyInTraining(Ignored):
+        def instance(self, seed):
+            return 2 + (seed < 10_000)
+
+    with pytest.raises(TaskError, match=said.format(0)):
+        check_early_problems(OnlyInTraining(which=2), 3, None)
 
 
 @pytest.mark.parametrize("name", task_names())

@@ -28,6 +28,7 @@ from ..messages import is_encodable, is_plain
 from ..options import Option
 from ..tasks.base import Prompt, Task, TaskError
 from ..tasks.reward_functions import RewardFunctions
+from .single import check_single
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
 NO_FRONT = "; return None where there is no such front"
@@ -116,6 +117,7 @@ def check_early_problems(
     the prompt.
     """
     check_seeds(task)
+    check_single(task)
     tokens = f"answer_tokens = {shown(task.answer_tokens)}: must be a whole number"
     _must(is_whole(task.answer_tokens), task, tokens)
     _must(isinstance(task.tag, str), task, f"tag = {shown(task.tag)}: must be a text")
