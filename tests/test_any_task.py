@@ -27,7 +27,7 @@ from vpo_lite.report import write_report
 from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
-from vpo_lite.training.contract import below_worst, check_early_problems
+from vpo_lite.training.contract import below_worst, check_early_problems, prompt_of
 from vpo_lite.training.learner import Learner
 from vpo_lite.training.resuming import check_unchanged
 from vpo_lite.training.run import Run
@@ -575,11 +575,77 @@ def test_a_judge_that_fails_leaves_a_run_that_goes_on(model, tmp_path, monkeypat
         assert main(asked) == 1
         line = capsys.readouterr().err.splitlines()[-1]
         assert line.endswith(f"then: vpo-lite train --resume {out}")
-        patch.setattr(Letters, "score", lambda *_: 1 / 0)
+        patch.undo()
+        patch.setattr(Letters, "same_effect", lambda *_: 1 / 0)  # neither parser nor scorer
         with pytest.raises(ZeroDivisionError) as error:
             main(["train", "--resume", str(out)])
         assert error.value.__notes__[-1].endswith(f"Go on with: vpo-lite train --resume {out}")
     assert main(["train", "--resume", str(out)]) == 0
+
+
+class Faulty(Letters):
+    """Each method that a task always writes raises where it is told to."""
+
+    fault = ""
+
+    def prompt(self, instance, m, **how):
+        return super().prompt(instance, m, **how) if self.fault != "prompt" else {}["m"]
+
+    def parse(self, instance, text, m):
+        if self.fault == "read":
+            return Task.parse(self, instance, f"<answer_1>{text}</answer_1>", 1)
+        return super().parse(instance, text, m) if self.fault != "parse" else text.lines
+
+    def read(self, instance, body):
+        return body[99]
+
+    def score(self, instances, answers):
+        if self.fault == "vector":
+            return Task.score(self, instances, answers)
+        return super().score(instances, answers) if self.fault != "score" else [1 / 0]
+
+    def vector(self, instance, answer):
+        return [
+            float(answer),
+            0,
+        ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "line"),
+    [
+        ("prompt", "prompt(instance, 1) raised KeyError: 'm'", '{}["m"]'),
+        ("parse", "parse(instance, 'b', 1) raised AttributeError: 'str' object", "text.lines"),
+        ("read", "parse(instance, 'b', 1) raised IndexError: string index", "body[99]"),
+        ("score", "score(...) raised ZeroDivisionError: division by zero", "[1 / 0]"),
+        ("vector", "vector(instance, 'b') raised ValueError: could not", "float(answer),"),
+    ],
+)
+def test_an_error_of_a_tasks_own_code_names_the_call_and_its_line(monkeypatch, fault, said, line):
+    """It ended in a traceback that named neither problem nor answer."""
+    monkeypatch.setattr(Faulty, "fault", fault)
+    text = Path(__file__).read_text(encoding="utf-8")
+    number = text[: text.index(line)].count("\n") + 1
+    with pytest.raises(TaskError) as caught:
+        prompt_of(Faulty(), 2, 1)
+        read_answers(Faulty(), [2], [["b"]], 1)
+    assert str(caught.value).startswith(f"task 'letters': {said}")
+    assert str(caught.value).endswith(f" (test_any_task.py, line {number})")
+
+
+def test_an_error_in_a_task_of_ours_keeps_its_traceback(monkeypatch):
+    """It is a fault of the library. Too little memory is nobody's: training names the cure."""
+    maze = task_class("maze")(maze_seed=1000)
+    monkeypatch.setattr(type(maze), "parse", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        read_answers(maze, [maze.instance(0)], [["b"]], 1)
+
+    def full(self, instances, answers):
+        raise MemoryError
+
+    monkeypatch.setattr(Letters, "score", full)
+    with pytest.raises(MemoryError):
+        read_answers(Letters(), [2], [["b"]], 1)
 
 
 def test_a_vector_of_a_wrong_length_is_refused_with_its_shape():

@@ -17,6 +17,8 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import evolve
 from vpo_lite.search.openevolve import Islands, PolicyClient, metrics_of, run_stock
+from vpo_lite.tasks import Task
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.program_rules import HiddenRules
 from vpo_lite.training.rollouts import sample_answers
 
@@ -54,6 +56,28 @@ def test_metrics_are_the_rewards_of_the_text_and_malformed_ones_the_worst():
     assert right["combined_score"] == pytest.approx(passed.mean()) and 0 < passed.mean() < 1
     wrong = metrics_of("programs", {"branches": 2}, 3, "no program at all")
     assert set(wrong) == set(right) and set(wrong.values()) == {0.0}
+
+
+class Numbers(Task):
+    """Of one's own: an answer is a number above 0. It has no say in what else a search gives it."""
+
+    def instance(self, seed):
+        return 0
+
+    def objectives(self, x):
+        return ("large", "small")
+
+    def vector(self, x, answer):
+        return [float(answer), 1 / float(answer)]
+
+
+def test_metrics_of_an_answer_that_ones_own_scorer_cannot_read_are_the_worst():
+    """Any other error of the scorer is none of the answer's."""
+    name = f"{__name__}:Numbers"
+    found = [metrics_of(name, {}, 0, x)["combined_score"] for x in ("2", "nought")]
+    assert found == [1.25, 0]
+    with pytest.raises(TaskError, match=r"vector\(instance, '0'\) raised ZeroDivisionError"):
+        metrics_of(name, {}, 0, "0")
 
 
 def indented(completions, **columns):

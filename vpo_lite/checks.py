@@ -12,6 +12,7 @@ are the exception: scores that spread less than 1e-9 count as equal, so scale up
 """
 
 import contextlib
+import os
 import traceback
 from collections.abc import Iterator
 from numbers import Real
@@ -76,7 +77,8 @@ def raised(error: BaseException, most: int = 300) -> str:
 
 def raised_by(error: BaseException) -> str:
     """The same of a function that was called in a ``try``, with its file and line: the last line in
-    the function's own file, which says more than one of a library that it calls.
+    the function's own file, which says more than one of a library that it calls, or than one of
+    ours between the two.
 
     >>> try:
     ...     exec(compile("def f():\\n    {}[1]", "own.py", "exec"), names := {}), names["f"]()
@@ -84,9 +86,9 @@ def raised_by(error: BaseException) -> str:
     ...     print(raised_by(error))
     KeyError: 1 (own.py, line 2)
     """
-    between = str(Path(__file__).with_name("awaiting.py"))  # where the function is asynchronous
+    ours = f"{Path(__file__).parent}{os.sep}"  # such as awaiting.py
     called = traceback.extract_tb(error.__traceback__)[1:]  # frame 0 holds the try
-    called = [f for f in called if f.filename != between]
+    called = [f for f in called if not f.filename.startswith(ours)] or called
     lines = [f for f in called if f.filename == called[0].filename]
     where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
     return raised(error) + where

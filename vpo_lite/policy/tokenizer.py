@@ -29,7 +29,7 @@ def encode(tokenizer, prompt: Prompt) -> list[int]:
     >>> encode(tokenizer, Prompt(symbols="up and down"))
     Traceback (most recent call last):
     ...
-    vpo_lite.tasks.base.TaskError: this policy has no token for: and
+    vpo_lite.tasks.task_errors.TaskError: this policy has no token for: and
     """
     if prompt.symbols:
         begin = tokenizer.bos_token or "<bos>"

@@ -16,7 +16,8 @@ import numpy as np
 from ..checks import check_number, check_truth, check_whole, is_whole, shown
 from ..policy.policy import Policy
 from ..randomness import generator
-from ..tasks.base import Task, TaskError
+from ..tasks.base import Task
+from ..tasks.task_errors import Raised, TaskError
 from ..training.answers import score_answers
 from ..training.contract import check_request, check_seed, prompt_of
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
@@ -240,10 +241,9 @@ def _score(
     instances, known = [s.trace.instance for s in active], [s.known for s in active]
     try:
         rewards = score_answers(task, instances, [[row] for row in answers], known)
-    except TaskError:  # which names the answer
-        raise
     except Exception as error:
-        _name_answer(error, task, instances, answers, made)
+        if isinstance(error, Raised) or not isinstance(error, TaskError):  # which names the answer
+            _name_answer(error, task, instances, answers, made)
         raise
     for search, row, R in zip(active, answers, rewards, strict=True):
         search.take(call, row, R[0])

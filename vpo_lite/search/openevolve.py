@@ -27,8 +27,8 @@ from ..files import write_atomically
 from ..policy.loading import check_there, load_policy
 from ..policy.shipped import description
 from ..randomness import generator
-from ..tasks.base import TaskError
 from ..tasks.registry import make_task, task_name
+from ..tasks.task_errors import Raised, TaskError
 from ..tasks.wording import known_answers
 from ..training.answers import score_answers
 from ..training.contract import check_seed, objectives_of, worst_of
@@ -304,10 +304,11 @@ def _rewards(task, instance, answer: str) -> np.ndarray | None:
     """The rewards (d,) of an answer; None if it is malformed."""
     try:
         return score_answers(task, [instance], [[[answer]]])[0][0, 0]
-    except TaskError:  # the scorer itself failed, such as for want of a sandbox
-        raise
-    except ValueError:
-        return None
+    except ValueError as error:
+        cause = error.__cause__ if isinstance(error, Raised) else error
+        if isinstance(cause, ValueError) and not isinstance(cause, TaskError):
+            return None
+        raise  # the scorer itself failed, such as for want of a sandbox
 
 
 def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str, float]:
@@ -331,9 +332,8 @@ def metrics_of(name: str, options: dict, problem: int, answer: str) -> dict[str,
 def _undone() -> Iterator[None]:
     """Around a run of OpenEvolve: what it changes of the process is put back."""
     root, python, arrays = logging.getLogger(), random.getstate(), np.random.get_state()
-    level, handlers = root.level, list(root.handlers)
+    level, handlers, variables = root.level, list(root.handlers), dict(os.environ)
     signals = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    variables = dict(os.environ)
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
         yield

@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import check_finite, shown
 from ..options import Option
 from .stable_keys import unstable
+from .task_errors import TaskError, called
 from .wording import read_numbered, write_numbered
 
 MAX_ANSWERS = 100  # in a completion; a pocket policy says how many it writes
@@ -26,10 +27,6 @@ SPLITS = {
     "train": range(10_000, 1_000_000),
     "pretraining": range(1_000_000, 2**63),
 }
-
-
-class TaskError(ValueError):
-    """A task gave what no trainer can use. The message names its method, or the reward function."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +274,7 @@ class Task:
     def _vectors(self, instance, answers: Sequence[str]) -> np.ndarray:
         d, found = len(self.objectives(instance)), []
         for answer in answers:
-            vector, why = self.vector(instance, answer), ""
+            vector, why = called(self, "vector", instance, answer), ""
             try:
                 numbers = check_finite(vector, "the vector", 0)
             except ValueError as error:

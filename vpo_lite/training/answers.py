@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import check_finite, shown
-from ..tasks.base import Prompt, Task, TaskError
+from ..tasks.base import Prompt, Task
+from ..tasks.task_errors import TaskError, called
 from .contract import blamed, flags_of, worst_of
 
 CLOSE = 1e-3
@@ -182,7 +183,7 @@ def score_answers(
     if known is not None:
         pairs = zip(flat, known, strict=True)
         flat = [[a for a in dict.fromkeys(texts) if a not in there] for texts, there in pairs]
-    scored = task.score(instances, flat)
+    scored = called(task, "score", instances, flat)
     listed = isinstance(scored, Iterable) and getattr(scored, "ndim", 1) > 0
     if not listed:
         raise TaskError(
@@ -279,7 +280,7 @@ def _joined(prompt: Prompt, text: str) -> str:
 
 def _parsed(task: Task, instance, text: str, m: int) -> list[str | None]:
     """The m answers in a completion. TaskError where the task's parser gives anything else."""
-    answers = task.parse(instance, text, m)
+    answers = called(task, "parse", instance, text, m)
     listed = isinstance(answers, list | tuple) and len(answers) == m
     if not listed or not all(a is None or isinstance(a, str) for a in answers):
         raise TaskError(

@@ -1,7 +1,7 @@
 """What the trainer asks of a task's values: before the first step, and wherever it uses them.
 
-A value that cannot work is a TaskError that names the task and the method. An exception that the
-task's own code raises passes through unchanged.
+A value that cannot work is a TaskError that names the task and the method. So is an exception in a
+prompt, parser or scorer of a user's task; an exception in other methods passes through unchanged.
 """
 
 import inspect
@@ -26,8 +26,9 @@ from ..checks import (
 )
 from ..messages import is_encodable, is_plain
 from ..options import Option
-from ..tasks.base import Prompt, Task, TaskError
+from ..tasks.base import Prompt, Task
 from ..tasks.reward_functions import RewardFunctions
+from ..tasks.task_errors import TaskError, called
 from .single import check_single
 
 EARLY = 8  # training problems that are looked at before a run is made, as for its memory
@@ -288,7 +289,7 @@ def flags_of(task: Task, method: str, instance, rewards: np.ndarray) -> np.ndarr
 
 def prompt_of(task: Task, instance, m: int, *, weights=None, pocket=None) -> Prompt:
     """The request for m answers: texts, either in messages or in symbols."""
-    prompt = task.prompt(instance, m, weights=weights, pocket=pocket)
+    prompt = called(task, "prompt", instance, m, weights=weights, pocket=pocket)
     what = f"prompt(...) gave {shown(prompt)}"
     _must(isinstance(prompt, Prompt), task, f"{what}: expected a Prompt")
     one_form = bool(prompt.messages) != bool(prompt.symbols)

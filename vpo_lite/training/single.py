@@ -1,7 +1,8 @@
 """A task that says it has one problem, such as one whose option is named in ``singles_out``."""
 
 from ..checks import shown
-from ..tasks.base import Task, TaskError
+from ..tasks.base import Task
+from ..tasks.task_errors import TaskError
 
 
 def check_single(task: Task) -> None:
@@ -15,8 +16,8 @@ def check_single(task: Task) -> None:
     >>> check_single(One())
     Traceback (most recent call last):
     ...
-    vpo_lite.tasks.base.TaskError: task 'task': single = True means one problem for all seeds, but \
-seeds 10000 and 10001 give two: let instance(seed) return that problem for every seed
+    vpo_lite.tasks.task_errors.TaskError: task 'task': single = True means one problem for all \
+seeds, but seeds 10000 and 10001 give two: let instance(seed) return that problem for every seed
     """
     if not task.single:
         return

@@ -1,0 +1,46 @@
+"""What a task does wrong: values that no trainer can use, and errors of its own code."""
+
+from typing import Any
+
+from ..checks import raised_by, shown
+
+OURS = f"{__package__.partition('.')[0]}."
+
+
+class TaskError(ValueError):
+    """A task gave what no trainer can use. The message names its method, or the reward function."""
+
+
+class Raised(TaskError):
+    """The task's own code raised the error that is its ``__cause__``."""
+
+
+def called(task, method: str, *given, **how) -> Any:
+    """What this method of a task returns.
+
+    Raises Raised, in one line with the call, the error, and its file and line, where the method
+    raises. A TaskError and MemoryError pass unchanged. So does any error of a task of this library:
+    it is a fault of ours, and its traceback says more.
+
+    >>> class Halves:
+    ...     name, __module__ = "halves", "mine"
+    ...     def vector(self, instance, answer):
+    ...         return [1 / int(answer)]
+    >>> called(Halves(), "vector", 7, "2")
+    [0.5]
+    >>> try:
+    ...     called(Halves(), "vector", 7, "none")
+    ... except Raised as error:
+    ...     print(str(error).partition(" (")[0])
+    task 'halves': vector(instance, 'none') raised ValueError: invalid literal for int() with base \
+10: 'none'
+    """
+    try:
+        return getattr(task, method)(*given, **how)
+    except (TaskError, MemoryError):  # for the latter training names settings to lower
+        raise
+    except Exception as error:
+        if type(task).__module__.startswith(OURS):
+            raise
+        inputs = "..." if method == "score" else ", ".join(["instance", *map(shown, given[1:])])
+        raise Raised(f"task {task.name!r}: {method}({inputs}) raised {raised_by(error)}") from error
