@@ -694,6 +694,18 @@ def test_what_is_no_run_is_said_in_one_line(tmp_path):
             compare(wrong)
 
 
+def test_an_empty_file_is_said_to_be_empty(tmp_path):
+    """A shell makes the file of `evaluate --json > FILE`, and the command then fails."""
+    file = tmp_path / "vpo.json"
+    file.touch()
+    said = f"^{re.escape(str(file))}: it is empty: the command that should have written it failed; "
+    with pytest.raises(DamagedError, match=said):
+        compare(file)
+    file.write_text("{")
+    with pytest.raises(DamagedError, match="no JSON"):
+        compare(file)
+
+
 def test_a_path_in_a_run_or_around_it_is_answered_with_the_run(made, tmp_path):
     run, other, neither = made("a", 0.8), made("b", 0.7), tmp_path / "neither"
     for folder in (run, other, neither):

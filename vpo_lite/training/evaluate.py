@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .. import estimators
 from ..checks import is_whole, shown
+from ..markup import count
 from ..objective import sample_weights
 from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..randomness import generator
 from ..tasks.base import Task
+from ..tasks.records import RecordTask
 from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
 from .contract import check_fit, check_request, check_seed, check_seeds
@@ -135,9 +137,13 @@ def held_out_seeds(
     seeds = task.seeds["held_out"]
     wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
     if not is_whole(wanted) or not 1 <= wanted <= len(seeds):
+        more = ""
+        if isinstance(task, RecordTask) and is_whole(wanted) and wanted > 1:
+            named = "another" if task.held_out_data else "a file as"
+            more = f"; more need a run with {named} --held-out-data"
         raise ValueError(
-            f"{name} = {shown(wanted)}: of the {len(seeds):,} held-out problems of task "
-            f"{task.name!r}, at least 1 is measured and at most all"
+            f"{name} = {shown(wanted)}: of the {count(len(seeds), 'held-out problem')} of task "
+            f"{task.name!r} give 1{f' to {len(seeds):,}' * (len(seeds) > 1)}{more}"
         )
     return seeds[: 1 if task.single else wanted]
 

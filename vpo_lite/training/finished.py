@@ -98,6 +98,11 @@ def _read(path: Path) -> Finished:
     try:
         stored = read_json(path)
     except DamagedError as error:
+        if os.path.getsize(path) == 0:  # a shell makes the file of `> FILE` before the command runs
+            raise DamagedError(
+                f"{path}: it is empty: the command that should have written it failed; run it "
+                "again, and see what it says"
+            ) from error
         raise DamagedError(f"{error}{run_meant(path)}") from error
     if "run" not in stored:
         raise ValueError(
