@@ -397,6 +397,7 @@ def test_data_check_counts_what_loads_and_what_is_dropped_and_why(file, capsys):
     assert main(["data", "check", str(path), "--task", "hops"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 2 questions (2 hops: 2)",
+        "1 question trains, 1 is held out (--held-out-data names others)",
         "2 dropped: it is marked as not answerable (lines 2, 4)",
         "1 dropped: its answer is empty (line 5)",
     ]

@@ -32,6 +32,7 @@ from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.contract import check_early_problems
+from vpo_lite.training.evaluate import held_out_seeds
 from vpo_lite.training.recombine import recombine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -368,6 +369,22 @@ def test_each_function_may_have_a_worst_reward_of_its_own(mine):
     script = OfFunctions([lambda completions, **_: [None], len], worst=[-3, 0])
     assert script.worst(Asked("?")).tolist() == [-3, 0]
     assert OfFunctions([len, len], worst=np.float32(-1)).worst(Asked("?")).tolist() == [-1, -1]
+
+
+def test_more_rows_than_are_held_out_need_a_file_of_them(mine):
+    """The cure was a riddle: "at least 1 is measured and at most all"."""
+    rows = [{"prompt": f"Write {i}.", "total": i} for i in range(20)]
+    task = mine(rows)
+    assert len(held_out_seeds(task)) == len(held_out_seeds(task, 2)) == 2
+    said = "problems = 3: of the 2 held-out problems of task 'functions' give 1 to 2; more need "
+    with pytest.raises(ValueError, match=f"^{said}a run with a file as --held-out-data$"):
+        held_out_seeds(task, 3)
+    with pytest.raises(ValueError, match=r"give 1 to 2$"):
+        held_out_seeds(task, 0)
+    other = mine.folder / "other.jsonl"
+    other.write_text('{"prompt": "?", "total": 1}\n')
+    with pytest.raises(ValueError, match=r"the 1 held-out problem of .* give 1; .* another --held"):
+        held_out_seeds(mine(rows, held_out_data=str(other)), 2)
 
 
 # --- functions with several objectives ------------------------------------------------------------
@@ -871,10 +888,12 @@ def command(mine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["native", "trl"])
-def test_a_run_of_either_engine(mine, command, engine):
+def test_a_run_of_either_engine(mine, command, engine, capsys):
     if engine == "trl":
         pytest.importorskip("trl")
     assert command(f"--method grpo --engine {engine}", "run") == 0
+    parts = "9 rows train, 1 is held out (--held-out-data names others)"
+    assert capsys.readouterr().err.splitlines().count(parts) == 1
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief

@@ -15,7 +15,7 @@ from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
 from ..tasks.modes import TaskInModes
-from ..tasks.record_files import parted
+from ..tasks.record_files import parted, told_parted
 from ..tasks.records import RecordTask, on_records
 from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
@@ -123,6 +123,8 @@ def _told(
     named = loaded.named
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
+    if task.held_out_data is None and len(loaded.records) > 1 and not loaded.damaged:
+        yield told_parted(len(loaded.records), task.noun)
     if "request_tokens" in counts:
         longest = named(counts["longest_request"])
         yield (

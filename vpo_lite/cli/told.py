@@ -4,6 +4,7 @@ import sys
 
 from ..markup import count
 from ..options import flag_of
+from ..tasks.record_files import told_parted
 from ..tasks.records import RecordTask, told_before
 from . import study_workers
 from .flags import note
@@ -112,6 +113,13 @@ def tell_of_records(*configs) -> None:
     asked = {repr((x.task, x.task_options)): x for x in configs}.values()
     for said in dict.fromkeys(said for x in asked for said in told_before(x.make_task(), x.task)):
         note(said)
+
+
+def tell_of_parts(task) -> None:
+    """Print how many records train and how many are held out, where no file names the latter."""
+    if isinstance(task, RecordTask) and task.held_out_data is None:
+        records = sum(len(task.seeds[split]) for split in ("train", "held_out"))
+        print(told_parted(records, task.noun), file=sys.stderr)
 
 
 def tell_of_jobs(jobs) -> None:

@@ -34,6 +34,7 @@ from .told import (
     in_short,
     short,
     state_memory,
+    tell_of_parts,
     tell_of_records,
     warn_after_training,
     warn_of_answers,
@@ -209,6 +210,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
     if run.first == 0:
         if run.main:
             tell_of_records(run.config)
+        if not quiet:
+            tell_of_parts(run.learner.task)
         warn_of_held_out(run)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..checks import shown
 from ..files import DamagedError
+from ..markup import count
 from ..messages import command, shown_path
 
 HELD_OUT_EVERY = 10  # without held_out_data every tenth record is held out, from the last one on
@@ -114,6 +115,19 @@ def place_in(path: str, record: int) -> str:
     ('line 1', 'row 1')
     """
     return f"{'row' if path.lower().endswith('.parquet') else 'line'} {record + 1}"
+
+
+def told_parted(records: int, noun: str) -> str:
+    """How many of these records :func:`parted` trains on, and how many it holds out, in one line.
+
+    >>> told_parted(60, "row"), told_parted(2, "row")[:27]
+    ('54 rows train, 6 are held out (--held-out-data names others)', '1 row trains, 1 is held out')
+    """
+    train, held_out = map(len, parted([*range(records)]))
+    return (
+        f"{count(train, noun)} train{'s' * (train == 1)}, {held_out:,} "
+        f"{'is' if held_out == 1 else 'are'} held out (--held-out-data names others)"
+    )
 
 
 def parted(records: list) -> tuple[list, list]:
