@@ -1287,6 +1287,23 @@ def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, ca
     assert "(away.py, line 4); fix the task, then: vpo-lite train --resume run" in said
 
 
+@pytest.mark.slow
+def test_a_reward_below_the_worst_has_one_cure_here_and_one_in_another_run(mine, command, capsys):
+    """A run cannot be resumed with another worst reward, nor begun anew in its own folder."""
+    assert command("--reward-funcs my_rewards:low --method grpo", "run") == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == (
+        "vpo-lite: low returned -1, less than worst = 0: a missing answer would be worth more; "
+        "change the function, then: vpo-lite train --resume run; or start in another --out with "
+        "the least reward of each function as --worst-reward=A,B"
+    )
+    assert command("--reward-funcs my_rewards:low --method grpo --worst-reward=-1", "other") == 0
+    check = "data check rows.jsonl --task functions --reward-funcs my_rewards:low --score 4"
+    assert main(check.split()) == 1  # there is no run yet
+    said = "return no less, or name the least reward of each function as --worst-reward=A,B"
+    assert said in capsys.readouterr().out
+
+
 def test_memory_that_a_function_lacks_is_no_mistake_of_its_own():
     def full(completions, **columns):
         raise MemoryError

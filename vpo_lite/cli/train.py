@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..markup import count
-from ..tasks.base import TaskError
+from ..tasks.task_errors import BelowWorst, TaskError
 from .flags import (
     STOPPED,
     Wrong,
@@ -119,6 +119,9 @@ def run(options) -> int:
             there = "--resume and its new place"
             return say(f"{started.path}: this folder was moved or removed; go on with {there}", 1)
         return say(f"{of_a_file(error)}; fix this, then: {go_on}", 1)
+    except BelowWorst as error:
+        anew = "start in another --out with the least reward of each function as --worst-reward=A,B"
+        return say(f"{error.args[0]}; change the function, then: {go_on}; or {anew}", 1)
     except TaskError as error:
         return say(f"{error}; fix the task, then: {go_on}", 1)
     except SystemExit as error:

@@ -19,8 +19,8 @@ from ..checks import (
     shown,
 )
 from ..messages import is_plain
-from .base import TaskError
 from .by_name import attribute, in_modules, unwrapped
+from .task_errors import BelowWorst, TaskError
 
 SUBSTANTIAL = 0.1  # share of the answers without a reward, from which on it is said
 OF_TRL = ("completion_ids", "trainer_state", "log_metric", "log_extra")  # it alone hands them over
@@ -267,10 +267,11 @@ def _checked(
                 f"{name} returned {x:g}: a reward is a finite number, or None for the worst"
             )
     if is_below(least := min(numbers, default=worst), worst):
-        raise TaskError(
+        raise BelowWorst(
             f"{name} returned {least:.9g}, less than worst = {worst:g}: a missing answer would "
-            "be worth more; return no less, or begin anew with the least reward of each function "
-            "as --worst-reward=A,B (in Python worst_reward; of SetReward.of_functions: worst)"
+            "be worth more",
+            "return no less, or name the least reward of each function as --worst-reward=A,B (in "
+            "Python worst_reward; of SetReward.of_functions: worst)",
         )
     return [[x if x is None else max(x, worst) for x in some] for some in found]
 

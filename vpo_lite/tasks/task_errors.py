@@ -15,6 +15,17 @@ class Raised(TaskError):
     """The task's own code raised the error that is its ``__cause__``."""
 
 
+class BelowWorst(TaskError):
+    """A reward is below the worst: what happened, and the cure before a run has begun.
+
+    >>> print(BelowWorst("f returned -1", "return no less"))
+    f returned -1; return no less
+    """
+
+    def __str__(self) -> str:
+        return "; ".join(self.args)
+
+
 def called(task, method: str, *given, **how) -> Any:
     """What this method of a task returns.
 
