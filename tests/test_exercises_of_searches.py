@@ -121,6 +121,13 @@ def test_half_of_the_groups_are_silent_there():
         assert abs((right.all(axis=1) | ~right.any(axis=1)).mean() - 0.5) < 0.03
 
 
+@pytest.mark.parametrize("p", [0.62, 0.64, 0.67, 0.68])
+def test_what_was_read_off_a_picture_is_nearly_right(p):
+    said = check("07-c", p)
+    assert not said.right and said.text.startswith("Nearly: ")
+    assert all(not check("07-c", far).text.startswith("Nearly") for far in (0.5, 0.6, 0.71, 0.96))
+
+
 @pytest.mark.parametrize(
     ("second", "right"),
     [
@@ -132,6 +139,13 @@ def test_half_of_the_groups_are_silent_there():
 )
 def test_a_reward_is_judged_by_what_the_best_single_number_covers(second, right):
     assert check("08-a", second).right is right
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_is_asked_for_one_number(value):
+    said = check("08-a", lambda n: value).text
+    assert said.endswith(" Return one number for each n. NaN and infinity do not count.")
+    assert "array" not in said
 
 
 def test_a_reward_without_a_body_is_blank():

@@ -130,6 +130,7 @@ EXERCISES = (
         level=2,
         solution=HALF,
         tolerance=0.01,
+        nearly=(0.04, "Nearly: only the second decimal is off. A table over p shows it."),
         hint="`quiet(q, 16)`: share of silent groups if rollouts are right with probability q. For "
         "VPO a rollout is a set of three answers.",
         slips=(

@@ -94,8 +94,11 @@ def number(
     learned: str,
     slips: Sequence[tuple[float, str]] = (),
     tolerance: float = 0.005,
+    nearly: tuple[float, str] | None = None,
 ) -> Exercise:
     """An exercise whose answer is a number, right within `tolerance` (in the number's unit).
+
+    nearly: within this distance an answer that is neither right nor a slip gets this hint
 
     >>> half = number("09-a", "Half", minutes=2, level=1, solution=0.5, hint="Cut it in two.",
     ...               slips=[(2, "Twice is not half.")], learned="A half is 0.5.")
@@ -112,6 +115,8 @@ def number(
         for value, said in ((solution, None), *slips):
             if abs(given.item() - value) <= tolerance:
                 return said
+        if nearly and abs(given.item() - solution) <= nearly[0]:
+            return nearly[1]
         return hint
 
     return Exercise(key, title, minutes, level, solution, learned, judge, slips)

@@ -12,6 +12,7 @@ NUMBERS = range(1, LIMIT + 1)
 SMALL = 1 - np.array(NUMBERS) / LIMIT
 
 NO_NUMBER = "Return one number for each n."
+NOT_FINITE = f"{NO_NUMBER} NaN and infinity do not count."
 OUTSIDE = "A reward lies from 0 to 1. Shift and divide until it does."
 NO_CONFLICT = (
     "One number is the best for everybody, so a set gains nothing. What could 99 earn that 1 does "
@@ -26,7 +27,7 @@ def _divisors(n):
 
 
 def _judge_reward(answer):
-    earned, refused = returned(answer, [(n,) for n in NUMBERS])
+    earned, refused = returned(answer, [(n,) for n in NUMBERS], NOT_FINITE)
     if refused:
         return refused
     if any(one.shape for one in earned):
