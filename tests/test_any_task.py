@@ -226,13 +226,16 @@ def test_the_report_shows_what_was_written_and_what_it_earned(model, monkeypatch
     assert "The first request:\n\nYou write letters.\n\nWrite 3 letters for 2." in out
     earned = "answer 1: rest 0 0, rest 1 1\nanswer 2: cannot be read\nanswer 3: rest 0 1, rest 1 0"
     assert out.count(earned) == 2 and "Completion 2:" in out and "Completion 3:" not in out
+    cure = "If this is wrong, define `valid(instance, rewards)` in the class of your task."
+    assert cure in " ".join(out.split())
     assert main(asked) == 0
     assert "Completion" not in capsys.readouterr().out
     assert main([*asked, "--show", "-1"]) == 2
     assert "--show -1: must be 0 or more" in capsys.readouterr().err
     monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: [None] * m)
     assert main(asked) == 0  # nothing can be read: then one is shown in any case
-    assert "answer 3: cannot be read" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "answer 3: cannot be read" in out and "try an instruct model or a larger one" in out
     monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: ["a"] * m)
     monkeypatch.setattr(Letters, "worst", lambda self, x: np.eye(x)[0])
     assert main(asked) == 0

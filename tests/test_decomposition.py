@@ -209,8 +209,12 @@ def test_only_valid_answers_count_for_the_second_correlation():
         few = "are valid" if report.valid_given else "earned anything"
         assert f"only 27 % of the answers {few}" in " ".join(str(report).split())
         assert ("Trust the first number" in str(report)) == report.valid_given
-    unsaid = "nothing says which answers are valid"
-    assert unsaid in str(vpo.reward_report(R)) and unsaid not in str(report)
+    unsaid, cure = "answers without any reward count as invalid", "give `valid` to"
+    blind = vpo.reward_report(R)
+    assert all(said in " ".join(str(blind).split()) for said in (unsaid, cure))
+    assert unsaid not in str(report) and "valid_cure" not in blind.to_json()
+    nobody = dataclasses.replace(blind, valid_cure="")
+    assert unsaid not in str(nobody) and "it earned more than the worst" in str(nobody)
     assert vpo.reward_report(R + 1, worst=[1, 1]).valid == pytest.approx(11 / 41)
 
 

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 import vpo_lite as vpo
 from vpo_lite.cli import main, records
+from vpo_lite.cli.told import HARDLY_WRITES
 from vpo_lite.files import DamagedError
 from vpo_lite.integrations.verl_texts import readme
 from vpo_lite.policy.loading import load_policy
@@ -1268,12 +1269,15 @@ def test_a_report_says_first_how_few_answers_were_read_and_how_many_cut_off(mine
     assert main(asked.split()) == 0
     first = capsys.readouterr().out.split("\n\n")[0]
     assert " Only 0% of the answers could be read; the others earned what a missing one" in first
+    assert f" The model {HARDLY_WRITES}." in first and "an instruct model" in first
     assert re.search(r" \d+% of the rollouts were cut off at the token limit: raise --max", first)
     assert main(f"{asked} --m 1 --json".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["parse_rate"] == 1 and 0.1 < found["truncated_rate"] <= 1
     assert main(f"{asked} --m 1".split()) == 0
-    assert "could be read" not in capsys.readouterr().out.split("\n\n")[0]
+    first, rest = capsys.readouterr().out.split("\n\n", 1)
+    assert "could be read" not in first and HARDLY_WRITES not in first
+    assert "count as invalid" not in rest  # rows have no class in which to say otherwise
 
 
 @pytest.mark.slow

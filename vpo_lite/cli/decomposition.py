@@ -1,5 +1,6 @@
 """``vpo-lite report``: what a reward vector offers VPO, from answers of a policy or from a file."""
 
+import dataclasses
 import os
 from functools import partial
 
@@ -22,7 +23,7 @@ from .flags import (
     requests,
     say,
 )
-from .told import tell_of_records, warn_of_one_problem
+from .told import HARDLY_WRITES, UNREAD, tell_of_records, warn_of_one_problem
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
@@ -180,7 +181,8 @@ def _of_a_task(options) -> int:
         "parse_rate": float(np.mean([x.parsed.mean() for x in pools])),
         "truncated_rate": float(np.mean([x.truncated.mean() for x in pools])),
     }
-    head += _of_the_form(**form, more=config.max_new_tokens or policy.pocket is None)
+    ours = policy.pocket is not None
+    head += _of_the_form(**form, more=config.max_new_tokens or not ours, ours=ours)
     more = [_of_the_front(front)] if front else []
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     odd = {"below_worst_rate": below, "above_front_rate": front and front["above"]}
@@ -229,6 +231,9 @@ def _examine(policy, task, config, seeds, answers, options):
         objectives=names[0] if len(set(names)) == 1 else None,
         progress=_bar(options, "measuring"),
     )
+    theirs = type(task).__module__.split(".")[0] != "vpo_lite"  # a class that its user can change
+    cure = "define `valid(instance, rewards)` in the class of your task" if theirs else ""
+    report = dataclasses.replace(report, valid_cure=cure)
     return report, _true_front(task, config.alpha, instances, rewards, worst), pools
 
 
@@ -253,18 +258,21 @@ def _true_front(task, alpha, instances, rewards, worst) -> dict | None:
     }
 
 
-def _of_the_form(parse_rate: float, truncated_rate: float, more) -> str:
-    """What the reader must know before the figures: how few answers are read, and why.
+def _of_the_form(parse_rate: float, truncated_rate: float, more, ours: bool) -> str:
+    """What the reader must know before the figures: how few answers are read, why, and what helps.
 
     more: whether a higher token limit may help: not where it holds a small policy's longest answers
+    ours: whether the policy is a small one of this kit, which was taught the form
 
-    >>> _of_the_form(0.25, 0.0, True)
+    >>> _of_the_form(0.25, 0.0, True, False)
     ' Only 25% of the answers could be read; the others earned what a missing one earns.'
     """
     said = ""
     if parse_rate < 0.5:
         said = f" Only {parse_rate:.0%} of the answers could be read; the others earned what a "
         said += "missing one earns."
+    if parse_rate < UNREAD and not ours:
+        said += f" The model {HARDLY_WRITES}."
     if truncated_rate > 0.1 and more:
         said += f" {truncated_rate:.0%} of the rollouts were cut off at the token limit: raise "
         said += "--max-new-tokens."

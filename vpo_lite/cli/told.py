@@ -10,6 +10,11 @@ from . import study_workers
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
+UNREAD = 0.1  # share of answers that can be read; below it a model hardly writes the form
+HARDLY_WRITES = (
+    "rarely writes the requested format, so there is nothing to reinforce yet; try an instruct "
+    "model or a larger one, supervised fine-tuning on the format, or more max_new_tokens"
+)
 
 
 def before_and_after(summary: dict) -> str:
@@ -156,15 +161,13 @@ def warn_of_answers(run, start: dict) -> None:
     from ..training.answers import BY_CHANCE
     from ..training.watch import faults
 
-    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < 0.1
+    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < UNREAD
     if unread and not of_ours:
         note(
             f"before training, {start['parse_rate']:.1%} of the answers of "
-            f"{run.config.base_model} could be read: it rarely writes the requested format, so "
-            "there is nothing to reinforce yet; try an instruct model or a larger one, supervised "
-            f"fine-tuning on the format, or more max_new_tokens ({_token_limit(run)}; it wrote "
-            f"{start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 with "
-            "the same task and model shows what it writes"
+            f"{run.config.base_model} could be read: it {HARDLY_WRITES} ({_token_limit(run)}; it "
+            f"wrote {start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 "
+            "with the same task and model shows what it writes"
         )
     if end := run.learner.policy.unheeded_end:
         note(

@@ -94,6 +94,7 @@ class RewardReport:
     - target: a `TargetReport`, or None
     - alpha: of the weights
     - valid_given: whether `valid` was given
+    - valid_cure: how to say which answers are valid, "" where nobody can; of the words alone
 
     If no answer earned anything, `coverage` is empty and the figures are None.
     """
@@ -121,6 +122,7 @@ class RewardReport:
     target: TargetReport | None
     alpha: float
     valid_given: bool
+    valid_cure: str = "give `valid` to `vpo.reward_report`"
 
     @property
     def gain(self) -> float | None:
@@ -159,6 +161,7 @@ class RewardReport:
     def to_json(self) -> dict:
         """All figures and the verdict as JSON values. A NaN becomes None."""
         values = dataclasses.asdict(self)
+        del values["valid_cure"]  # no figure
         values |= {"gain": self.gain, "verdict": words.verdict(self)}
         if self.target is not None:
             values["target"] |= {"follows": self.target.follows}

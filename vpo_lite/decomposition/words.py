@@ -134,8 +134,8 @@ def _figures(report):
         if report.needs_a_set is not None:
             yield (
                 "needs a set",
-                f"{percent(report.needs_a_set)} of what training could gain over an average "
-                "answer. No single answer brings that part.",
+                f"{percent(report.needs_a_set)} of the gap between an average answer and all "
+                "sampled answers together. Only a set can close this part.",
             )
         yield (
             "under w*",
@@ -209,8 +209,9 @@ def _of_failures(report) -> str:
         return ""
     if not report.valid_given:
         return (
-            " Trust neither: here valid answers are those that earned anything. Leaving out the "
-            "others lowers the first number, and failures count in the second."
+            " Trust neither: here an answer is valid if it earned more than the worst reward in "
+            "some component. Leaving out the others lowers the first number, and failures count in "
+            "the second."
         )
     if report.rho_all > report.rho_valid:
         return (
@@ -300,8 +301,11 @@ def _doubts(report):
             f"only {percent(report.valid)} of the answers {few}. Training will first of all "
             f"{first}, with any method."
         )
-    if not report.valid_given and report.valid < 1:
-        yield "nothing says which answers are valid, so those without any reward count as invalid."
+    if not report.valid_given and report.valid < 1 and report.valid_cure:
+        yield (
+            "answers without any reward count as invalid, all others as valid. If this is wrong, "
+            f"{report.valid_cure}."
+        )
     if report.coverage and report.average > FAR_FROM_0 and (report.needs_a_set or 0) > 0.25:
         yield (
             f"an average answer covers {number(report.average)} already, so a high coverage says "
