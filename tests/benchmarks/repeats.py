@@ -8,6 +8,7 @@ results/repeats.jsonl: any@k at every checkpoint, measured as in the study.
 - --machine: a name of your own. The same run differs between machines, by rounding.
 - --shared-limit: every rollout of a step may have as many tokens as the problem with the highest
   limit allows, as before 27 November. Today a rollout ends at the limit of its own problem.
+- --cosine: the learning rate falls to 0 at the end, as half a cosine. In the study it is constant.
 
 Finished runs are skipped. One thread; some six minutes a run of paper-9x9. STUDY.md has the table.
 """
@@ -31,7 +32,14 @@ TOLD = {
     STORED: "stored runs, of 23 to 26 November",
     "shared": "today's code, with the old limit",
     "own": "today's code",
+    "cosine": "today's code, with a rate that falls to 0",
 }
+COMPARED = (  # the learning rates that were chosen, and others where the rate falls
+    ("VPO", "vpo", 1e-3),
+    ("VPO, lr 0.002", "vpo", 2e-3),
+    ("GRPO", "grpo_x3", 2e-4),
+    ("GRPO, lr 0.0004", "grpo_x3", 4e-4),
+)
 LATE = 0.5  # of the steps: the second half of training
 
 
@@ -68,12 +76,14 @@ def table() -> str:
     """The repeated runs of VPO and GRPO on paper-9x9 beside the stored ones, in Markdown."""
     heads = ["runs of", "", "runs", "any@1", "any@30", "any@1, second half", "any@30, second half"]
     lines = []
-    for name, kind, lr in (("VPO", "vpo", 1e-3), ("GRPO", "grpo_x3", 2e-4)):
+    for name, kind, lr in COMPARED:
         for limit, told in TOLD.items():
             of = "paper-9x9", kind, lr, limit
-            if n := len(ends(*of, 1)):
+            chosen = (kind, lr) in (("vpo", 1e-3), ("grpo_x3", 2e-4))
+            if (n := len(ends(*of, 1))) and (chosen or limit == "cosine"):
                 cells = [ends(*of, k, late) for late in (False, True) for k in (1, 30)]
-                shown = [f"{x.mean():.3f} ± {x.std(ddof=1) if n > 1 else 0:.3f}" for x in cells]
+                spread = [f" ± {x.std(ddof=1):.3f}" if n > 1 else "" for x in cells]
+                shown = [f"{x.mean():.3f}{s}" for x, s in zip(cells, spread, strict=True)]
                 lines.append([name, told, str(n), *shown])
     return markdown_table(heads, lines)
 
@@ -87,13 +97,19 @@ def main() -> None:
     parser.add_argument("--lr", type=float, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--machine", required=True)
-    parser.add_argument("--shared-limit", action="store_true")
+    changed = parser.add_mutually_exclusive_group()
+    changed.add_argument("--shared-limit", action="store_true")
+    changed.add_argument("--cosine", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("runs/repeats"))
     options = parser.parse_args()
+    study, limit = read(options.study), "own"
     if options.shared_limit:
+        limit = "shared"
         share_limit()
-    limit = "shared" if options.shared_limit else "own"
-    study, folder = read(options.study), options.out / f"{options.study}-{limit}"
+    elif options.cosine:
+        limit = "cosine"
+        study.declared.settings["lr_schedule"] = "cosine"
+    folder = options.out / f"{options.study}-{limit}"
     folder.mkdir(parents=True, exist_ok=True)
     for seed in options.seeds:
         job = study.job(options.kind, options.lr, seed)
