@@ -39,7 +39,7 @@ def _verl_flags(made, arguments) -> None:
         default="grpo",
         metavar="NAME",
         help="what normalises scores in a group: grpo, veRL's own (default), or vpo, ours: by "
-        "the population's standard deviation and --eps",
+        "the population's standard deviation and --eps; max_at_k and maxrl need vpo",
     )
     add_settings(made, arguments, TrainConfig.options(), "gpu")
 
