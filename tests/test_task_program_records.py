@@ -409,9 +409,10 @@ def test_data_check_and_score(tmp_path, capsys):
     pickled = json.dumps(row(packed(pickle.dumps(["[]"]))))
     data.write_text(f"{SHIPPED.read_text('utf-8')}{pickled}\n{pickled}\n", encoding="utf-8")
     assert main(["data", "check", str(data), "--task", "programs"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, third = capsys.readouterr().out.splitlines()
     assert first == f"{data}: 6 problems (functional: 3, stdin: 3)"
-    assert second.startswith("2 dropped: its private tests are a pickle")
+    assert second == "5 problems train, 1 is held out (--held-out-data names others)"
+    assert third.startswith("2 dropped: its private tests are a pickle")
     text = "\n---\n".join(map(PY.format, [SOLVED[4], "print(0)"]))
     answers.write_text(json.dumps({"id": "a", "record": 4, "m": 3, "text": text}))
     command = f"score --task programs --mode faithful --data {data} --answers {answers}"

@@ -221,7 +221,14 @@ def a_run(folder, text):
 def row(label, folder):
     figures = dict.fromkeys(("set_reward", "coverage", "diversity", "valid_rate"), 0.5)
     return {
-        **{"label": label, "set": 3, "runs": 1, "tokens": 1234.0, "folders": [str(folder)]},
+        **{
+            "label": label,
+            "method": "vpo",
+            "set": 3,
+            "runs": 1,
+            "tokens": 1234.0,
+            "folders": [str(folder)],
+        },
         "elsewhere": False,
         **figures,
         "coverage_best_single": 0.5,

@@ -64,7 +64,7 @@ def columns(rows: list[dict]) -> dict[str, Callable[[dict], Cell]]:
         f"any@{k}": lambda row, k=k: Cell(text((row.get("any_at_k") or {}).get(k))) for k in most
     }
     return {
-        "method": lambda row: Cell(row.get("label", row["method"])),
+        "method": lambda row: Cell(row.get("label") or row["method"]),
         "set": lambda row: Cell(str(row["set"])),
         "runs": lambda row: Cell(str(row.get("runs", 1))),
         "tokens": lambda row: Cell(text(row.get("tokens"), ",.0f")),
