@@ -362,8 +362,9 @@ function render({ model, el }) {
       if (now - last > 45 || !moving) {
         last = now;
         for (const part of figures) {
-          const size = part.letter(15), taken = [];
+          const taken = [];
           part.layers.walkers.innerHTML = part.routes.filter((r) => r.points.length > 1).map((route, i) => {
+            const size = part.letter(15);
             const [x, y] = moving ? along(route.points, laps % 1) : rest(route.points, i, rows(), taken, 1.5 * size);
             return shape(route.marker, x, y, 0.73 * size, { fill: route.colour, stroke: FLOOR, "stroke-width": 2.5 }) +
               tag("text", { x, y: y + 0.34 * size, "font-size": size, fill: route.ink }, route.name);
