@@ -1698,9 +1698,10 @@ def test_a_judge_that_fails_in_one_process_ends_all(tmp_path, monkeypatch):
     asked += ["--maze-seed", "1000", "--out", str(tmp_path / "run")]
     main, other = both(asked, asked)
     assert main[0] == other[0] == 1
-    assert other[1].startswith("vpo-lite: the judge is away; fix this, then: ")
+    said = "task 'maze': score(...) raised ConnectionError: the judge is away (judge.py, line 8)"
+    assert other[1].startswith(f"vpo-lite: {said}; fix this, then: ")
     assert main[1].startswith("vpo-lite: rank 1 of 2 on ")
-    assert main[1].endswith(": ConnectionError: the judge is away")
+    assert main[1].endswith(f": {said}")
 
 
 FULL = """
