@@ -11,6 +11,7 @@ from ..markup import count, in_lines
 from ..messages import shown_path
 from ..options import numbers_of
 from ..tasks.records import told_before
+from ..tasks.task_errors import is_ours
 from .flags import (
     OF_A_PAGE,
     Wrong,
@@ -23,7 +24,7 @@ from .flags import (
     requests,
     say,
 )
-from .told import HARDLY_WRITES, UNREAD, tell_of_records, warn_of_one_problem
+from .told import HARDLY_WRITES, LEAST_READ, tell_of_records, warn_of_one_problem
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
@@ -231,8 +232,7 @@ def _examine(policy, task, config, seeds, answers, options):
         objectives=names[0] if len(set(names)) == 1 else None,
         progress=_bar(options, "measuring"),
     )
-    theirs = type(task).__module__.split(".")[0] != "vpo_lite"  # a class that its user can change
-    cure = "define `valid(instance, rewards)` in the class of your task" if theirs else ""
+    cure = "" if is_ours(task) else "define `valid(instance, rewards)` in the class of your task"
     report = dataclasses.replace(report, valid_cure=cure)
     return report, _true_front(task, config.alpha, instances, rewards, worst), pools
 
@@ -271,7 +271,7 @@ def _of_the_form(parse_rate: float, truncated_rate: float, more, ours: bool) -> 
     if parse_rate < 0.5:
         said = f" Only {parse_rate:.0%} of the answers could be read; the others earned what a "
         said += "missing one earns."
-    if parse_rate < UNREAD and not ours:
+    if parse_rate < LEAST_READ and not ours:
         said += f" The model {HARDLY_WRITES}."
     if truncated_rate > 0.1 and more:
         said += f" {truncated_rate:.0%} of the rollouts were cut off at the token limit: raise "

@@ -10,7 +10,7 @@ from . import study_workers
 from .flags import note
 
 MOST_TOLD = 8  # objectives whose means are printed
-UNREAD = 0.1  # share of answers that can be read; below it a model hardly writes the form
+LEAST_READ = 0.1  # share of answers that can be read; below it a model hardly writes the form
 HARDLY_WRITES = (
     "rarely writes the requested format, so there is nothing to reinforce yet; try an instruct "
     "model or a larger one, supervised fine-tuning on the format, or more max_new_tokens"
@@ -161,7 +161,7 @@ def warn_of_answers(run, start: dict) -> None:
     from ..training.answers import BY_CHANCE
     from ..training.watch import faults
 
-    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < UNREAD
+    of_ours, unread = run.learner.policy.pocket is not None, start["parse_rate"] < LEAST_READ
     if unread and not of_ours:
         note(
             f"before training, {start['parse_rate']:.1%} of the answers of "

@@ -168,7 +168,7 @@ def grpo_config(
 
     check_config(config)
     local, at_once = shared(config, processes)
-    whole_groups = RolloutReward.of(config).whole_groups
+    whole_groups = not estimators.METHODS[config.method].z_score
     if whole_groups and local % config.group_size:
         raise ValueError(
             f"prompts = {config.prompts} on {processes} processes: {config.method} compares whole "

@@ -4,8 +4,6 @@ from typing import Any
 
 from ..checks import raised_by, shown
 
-OURS = f"{__package__.partition('.')[0]}."
-
 
 class TaskError(ValueError):
     """A task gave what no trainer can use. The message names its method, or the reward function."""
@@ -24,6 +22,11 @@ class BelowWorst(TaskError):
 
     def __str__(self) -> str:
         return "; ".join(self.args)
+
+
+def is_ours(task) -> bool:
+    """Whether the task's class is one of this library, which its user cannot change."""
+    return type(task).__module__.partition(".")[0] == __package__.partition(".")[0]
 
 
 def called(task, method: str, *given, **how) -> Any:
@@ -51,7 +54,7 @@ def called(task, method: str, *given, **how) -> Any:
     except (TaskError, MemoryError):  # for the latter training names settings to lower
         raise
     except Exception as error:
-        if type(task).__module__.startswith(OURS):
+        if is_ours(task):
             raise
         inputs = "..." if method == "score" else ", ".join(["instance", *map(shown, given[1:])])
         raise Raised(f"task {task.name!r}: {method}({inputs}) raised {raised_by(error)}") from error
