@@ -4,12 +4,12 @@ import functools
 import math
 import types
 import warnings
-from itertools import combinations
 from typing import get_type_hints
 
 import numpy as np
 import pytest
 import torch
+from brute_force import brute_force_max_at_k
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -359,17 +359,6 @@ def test_set_max_does_not_pay_for_covering_what_multi_rlvr_and_vpo_tell_apart():
     assert (vpo.advantages("set_max", R) == 0).all()
     assert vpo.advantages("multi_rlvr", R).argmax() == 1
     assert vpo.advantages("vpo", R).argmax() == 0
-
-
-def brute_force_max_at_k(r, k):
-    def mean_max(subsets):
-        return np.mean([max(r[j] for j in s) for s in subsets])
-
-    everyone = list(combinations(range(len(r)), k))
-    return [
-        mean_max([s for s in everyone if i in s]) - mean_max([s for s in everyone if i not in s])
-        for i in range(len(r))
-    ]
 
 
 @pytest.mark.parametrize("n, k", [(n, k) for n in range(2, 8) for k in range(1, n)])

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import importlib.util
-import itertools
 import json
 import logging
 import math
@@ -31,6 +30,7 @@ pytest.importorskip("trl")
 
 import torch
 import transformers
+from brute_force import brute_force_max_at_k
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from small_models import THINKS, byte_model, byte_tokenizer, ending_tokenizer, model_folder
@@ -911,13 +911,7 @@ def by_hand(config, group, weights):
 
 
 def best_of_pairs(R, w):
-    """max_at_k, k = 2: the mean best of the pairs with i, minus that of the pairs without."""
-    r, pairs = R @ w, list(itertools.combinations(range(len(R)), 2))
-
-    def mean_best(i, inside):
-        return np.mean([max(r[list(pair)]) for pair in pairs if (i in pair) == inside])
-
-    return np.array([mean_best(i, True) - mean_best(i, False) for i in range(len(R))])
+    return np.array(brute_force_max_at_k(R @ w, 2))
 
 
 def each_objective(R, w):

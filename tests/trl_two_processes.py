@@ -4,7 +4,6 @@ It compares the advantages that TRL gathered with the library's, from the answer
 once with keyed weights, once with weights that each process draws for itself.
 """
 
-import itertools
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from accelerate import PartialState
 from accelerate.utils import gather_object
+from brute_force import brute_force_max_at_k
 
 import vpo_lite as vpo
 from vpo_lite.integrations import rewards
@@ -39,12 +39,7 @@ def expected(config, record):
 
 def best_of_pairs(group):
     r = group.rewards[:, 0] @ config.make_task().w_star(group.instance)
-    pairs = [set(pair) for pair in itertools.combinations(range(len(r)), 2)]
-
-    def mean_best(i, inside):
-        return np.mean([max(r[list(pair)]) for pair in pairs if (i in pair) == inside])
-
-    return [mean_best(i, True) - mean_best(i, False) for i in range(len(r))]
+    return brute_force_max_at_k(r, 2)
 
 
 def train(config, name, stop_after=None):
