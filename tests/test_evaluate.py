@@ -337,7 +337,7 @@ def test_a_large_pool_is_sampled_in_pieces(tiny_policy_folder, method, monkeypat
 @pytest.mark.parametrize(
     ("pocket", "changes", "at_once", "batches"),
     [
-        ({"task": "maze", "board": 6}, dict(), 256, [7]),
+        ({"task": "maze", "board": 6, "budget": 60}, dict(), 256, [7]),
         (None, dict(), 32, [3, 3, 1]),  # as many rows as a step has: 4 prompts of 8 rollouts
         (None, dict(sample_batch=20), 20, [2, 2, 2, 1]),
         (None, dict(sample_batch=5), 5, [1] * 7),
@@ -1183,7 +1183,7 @@ def test_of_runs_that_are_alike_one_line_in_twenty_is_called_significant(problem
 )
 def test_a_search_of_ones_own_is_refused_before_its_first_pool(wrong, said):
     """Not when the first pool is asked for: that may be far from the call."""
-    policy = SimpleNamespace(sample=print, pocket={"task": "maze", "board": 6})
+    policy = SimpleNamespace(sample=print, pocket={"task": "maze", "board": 6, "budget": 60})
     right = dict(policy=policy, task=TASK, config=TrainConfig(), instances=[MAZE])
     with pytest.raises(ValueError) as caught:
         sample_pools(**right | dict(answers=3, seed=0) | wrong)

@@ -445,7 +445,7 @@ def test_the_house_keeps_its_rules(check):
         pytest.fail("\n".join([check.__doc__, *wrong]), pytrace=False)
 
 
-RUN = "tests/data/run-0.1.0"
+RUN = "tests/data/run"
 LIGHT = {  # what is done -> the libraries that it must not load
     "import vpo_lite": "gymnasium torch transformers peft plotly ipywidgets",
     "import vpo_lite; vpo_lite.advantages": "gymnasium torch scipy.stats",

@@ -219,3 +219,11 @@ def test_a_budget_that_a_pocket_policy_cannot_read_is_refused_with_the_cure():
         ValueError, match=r"61 moves .* budgets up to 60: give a smaller maze_budget"
     ):
         MazeTask(maze=wide, maze_budget=61).check_policy(3, {"board": 6, "budget": 60})
+
+
+@pytest.mark.parametrize("said", ({"board": 6}, {"budget": 60}))
+def test_a_pocket_policy_that_does_not_say_which_mazes_it_reads_is_refused(said):
+    with pytest.raises(
+        ValueError, match=r"which mazes it reads: .* has no (board|budget); name an"
+    ):
+        MazeTask().check_policy(3, said)

@@ -12,7 +12,6 @@ import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -1506,30 +1505,6 @@ def test_kept_texts_name_the_weights_from_which_their_advantages_follow(tiny, me
         s = np.array([line["rewards"][0] for line in group]) @ w
         z = (s - s.mean()) / (s.std() + config.eps)
         assert [line["advantage"] for line in group] == pytest.approx(z, abs=1e-9)
-
-
-OLD = Path(__file__).parent / "data" / "run-0.1.0"
-
-
-def test_a_run_of_0_1_0_still_reads(tmp_path):
-    """Settings stood flat, valid answers reached E, and figures were by maze."""
-    folder = RunFolder.open(OLD)
-    expected = vpo.TrainConfig.preset(
-        "demo", maze_seed=1000, m=2, K=math.inf, steps=2, prompts=1, group_size=4
-    )
-    assert folder.config() == expected.but(model="pocket-6x6", device="cpu", threads=1)
-    stored = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
-    assert [r.valid_rate for r in folder.records()] == [row["reach_rate"] for row in stored]
-    assert [r.K for r in folder.records()] == [math.inf] * 2
-    (row,) = vpo.compare([OLD])
-    summary = json.loads((OLD / "summary.json").read_text())
-    assert row["valid_rate"] == summary["reach_rate"]
-    assert (row["coverage"], row["problems"], row["tokens"]) == (summary["coverage"], 1, None)
-    shutil.copytree(OLD, tmp_path / "interrupted")
-    (tmp_path / "interrupted" / "start.json").write_text(json.dumps(summary["start"]))
-    start = RunFolder(tmp_path / "interrupted").start()
-    assert start["valid_rate"] == summary["start"]["reach_rate"]
-    assert start["per_problem"]["coverage"] == summary["start"]["per_maze"]["coverage"]
 
 
 @pytest.mark.slow

@@ -16,44 +16,32 @@ from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.codes import MOST_TEXT, decode
 
 DRAWN = {"maze": "S . G\n. # L\nD . E", "maze_budget": 9}
-CONTENTS = {  # as lab.share() packs them, and as 0.1.0 did
-    "VPO2": [
-        [["vpo", "maxrl"], {"K": "inf", "alpha": 0.07, "m": 5}, {"maze_seed": 1012}, False],
-        [["grpo"], {"layout": "hard-8x8", "reward_mode": "convex_bonus"}, {}, True],
-        [["gdpo"], {"model": "pocket-6x6", "seed": 3, "lr": 0.0003}, DRAWN, False],
-    ],
-    "VPO1": [
-        [["vpo"], 1000, {"alpha": 0.3, "steps": 17}, False],
-        [["vpo", "grpo"], list(DRAWN.values()), {}, False],
-        [["vpo"], 1003, {"layout": "hard-8x8", "maze_seed": 1003}, True],
-    ],
-}
+CONTENTS = [  # as lab.share() packs them
+    [["vpo", "maxrl"], {"K": "inf", "alpha": 0.07, "m": 5}, {"maze_seed": 1012}, False],
+    [["grpo"], {"layout": "hard-8x8", "reward_mode": "convex_bonus"}, {}, True],
+    [["gdpo"], {"model": "pocket-6x6", "seed": 3, "lr": 0.0003}, DRAWN, False],
+    [["vpo"], {"alpha": 0.3, "steps": 17, "layout": "hard-8x8"}, {"maze_seed": 1003}, True],
+]
 
 pytestmark = pytest.mark.usefixtures("cold")
 
 
-def packed(version, text) -> str:
+def packed(text, version="VPO2") -> str:
     """A share code by hand."""
     data = zlib.compress(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
     return f"{version}-" + base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def chosen(rng):
-    version = rng.choice(list(CONTENTS))
-    return version, rng.choice(CONTENTS[version])
-
-
-@pytest.mark.parametrize("version", CONTENTS)
-def test_the_contents_under_attack_are_sound(version):
-    for content in CONTENTS[version]:
-        draws(Lab.from_code(packed(version, json.dumps(content))))
+@pytest.mark.parametrize("content", CONTENTS)
+def test_the_contents_under_attack_are_sound(content):
+    draws(Lab.from_code(packed(json.dumps(content))))
 
 
 @seeds(120)
 def test_a_mistyped_code_is_one_line_and_changes_nothing(seed):
     rng, lab = random.Random(f"codes {seed}"), Lab(maze_seed=1004)
-    version, content = chosen(rng)
-    code = packed(version, json.dumps(content))
+    content = rng.choice(CONTENTS)
+    code = packed(json.dumps(content))
     spoilt = mutated_bytes(code.encode(), rng).decode("latin-1")
     with refused_or_works(lab) as worked:
         lab.load(spoilt)
@@ -64,12 +52,12 @@ def test_a_mistyped_code_is_one_line_and_changes_nothing(seed):
 @seeds(120)
 def test_a_code_with_changed_content_is_one_line_or_works(seed):
     rng, lab = random.Random(f"contents {seed}"), Lab(maze_seed=1004)
-    version, content = chosen(rng)
+    content = rng.choice(CONTENTS)
     text = json_text(mutated_json(content, rng))
     if rng.random() < 0.1:
         text = mutated_bytes(text.encode(), rng)
     with refused_or_works(lab) as worked:
-        lab.load(packed(version, text))
+        lab.load(packed(text))
     if worked:
         assert Lab.from_code(lab.share()).share() == lab.share()
 
@@ -113,11 +101,11 @@ def bomb(size: int) -> str:
         pytest.param(lambda: bomb(40 * 2**20), id="40 MB in a code of a code's size"),
         pytest.param(lambda: bomb(100 * 2**20), id="100 MB in a code that is too long"),
         pytest.param(lambda: "VPO2-" + "A" * 3_000_000, id="3 MB of code"),
-        pytest.param(lambda: packed("VPO2", "[" * 100_000), id="100,000 brackets"),
-        pytest.param(lambda: packed("VPO1", "[" * 100_000 + "]" * 100_000), id="closed, too"),
-        pytest.param(lambda: packed("VPO2", "{" * 90_000), id="90,000 braces"),
-        pytest.param(lambda: packed("VPO2", "[" + "[]," * 40_000 + "[]]"), id="40,000 lists"),
-        pytest.param(lambda: packed("VPO2", "9" * 100_000), id="a number of 100,000 digits"),
+        pytest.param(lambda: packed("[" * 100_000), id="100,000 brackets"),
+        pytest.param(lambda: packed("[" * 100_000 + "]" * 100_000), id="closed, too"),
+        pytest.param(lambda: packed("{" * 90_000), id="90,000 braces"),
+        pytest.param(lambda: packed("[" + "[]," * 40_000 + "[]]"), id="40,000 lists"),
+        pytest.param(lambda: packed("9" * 100_000), id="a number of 100,000 digits"),
     ],
 )
 def test_m4_a_code_takes_little_memory_whatever_it_unpacks_to(code):
@@ -149,7 +137,7 @@ M4 = [
 def test_m4_wrong_types_and_names_are_refused(content):
     lab = Lab(maze_seed=1004)
     with refused_or_works(lab) as worked:
-        lab.load(packed("VPO2", json.dumps(content)))
+        lab.load(packed(json.dumps(content)))
     assert not worked
 
 
@@ -215,26 +203,22 @@ def test_a_code_imports_nothing(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     ran, lab = tmp_path / "hostile_tasks.ran", Lab(maze_seed=1004)
     for task in ("hostile_tasks:Mine", "hostile_tasks:Mine.Inner", "hostile_tasks:"):
-        for version in ("VPO1", "VPO2"):
-            problem = {} if version == "VPO2" else 1000
-            parts = [["vpo"], problem, {"task": task}, False]
-            if version == "VPO2":
-                parts = [["vpo"], {"task": task, "model": "any"}, problem, False]
-            with pytest.raises(ValueError, match="import it first") as found:
-                lab.load(packed(version, json.dumps(parts)))
-            check_error(found.value)
-            with pytest.raises(ValueError, match="import it first"):
-                decode(packed("VPO2", json.dumps([["vpo"], {}, {"task": task}, False])))
+        parts = [["vpo"], {"task": task, "model": "any"}, {}, False]
+        with pytest.raises(ValueError, match="import it first") as found:
+            lab.load(packed(json.dumps(parts)))
+        check_error(found.value)
+        with pytest.raises(ValueError, match="import it first"):
+            decode(packed(json.dumps([["vpo"], {}, {"task": task}, False])))
     assert not ran.exists() and "hostile_tasks" not in sys.modules
 
     import hostile_tasks  # who has imported it trusts it
 
     assert ran.exists()
-    code = packed("VPO2", json.dumps([["vpo"], {"task": "hostile_tasks:Mine"}, {}, True]))
+    code = packed(json.dumps([["vpo"], {"task": "hostile_tasks:Mine"}, {}, True]))
     assert decode(code).config.task == "hostile_tasks:Mine"
     for task in ("hostile_tasks:Other", "hostile_tasks:Path", "os:system", "sys:modules"):
         with pytest.raises(ValueError, match="import it first"):
-            decode(packed("VPO2", json.dumps([["vpo"], {"task": task}, {}, True])))
+            decode(packed(json.dumps([["vpo"], {"task": task}, {}, True])))
     assert not (tmp_path / "hostile_tasks.asked").exists()
     del sys.modules[hostile_tasks.__name__]
 

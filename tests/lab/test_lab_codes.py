@@ -91,44 +91,6 @@ def test_share_code_keeps_the_machine_it_is_opened_on():
     assert (by_hand.device, by_hand.keep_texts, by_hand.ignore_memory) == ("auto", 0, False)
 
 
-# Made by version 0.1.0, with the settings that it had.
-OF_010 = {
-    "settings": (
-        "VPO1-eNodyUEKgCAQRuG7_OshxiKiuUJHkBZCSsFYohFBdPek3eN71uJKBwjR3Vkxk2HT0oMI6QkTBNs"
-        "e6naaVgfhhgdCOX0qEFNT84_MXWXvF8j4UnBa_PwBhZ8ZYg"
-    ),
-    "drawn": (
-        "VPO1-eNqLjlYqK8hX0lHKTawoylGK1YlWCtZzj8nTU_aJyXPRc1XSsYzVqVbKVbIy1VHyVrJSysxLA6p"
-        "OzCnISFSyMtAzMNdRKi5JLShWsjIEMnOKwIIGBsZA4dTUFCUry1qdtMSc4tRYADYGHa8"
-    ),
-    "many": (
-        "VPO1-eNoVyUEOQDAQQNG7zHqaVGxwFWkEnZAoI6OlIu5uLP_7bQuT7AwOC2tLfCD0N6cIDcy9eFPlChC"
-        "ELo1uZU86Rt5Oyt3AWzp0_hqUdx4XiqbONbwYJZH7AGsYHq0"
-    ),
-    "plain": "VPO1-eNqLjlYqK8hXitUxNDAw0Kmu1UlLzClOjQUAU-oHUg",
-    "model": (
-        "VPO1-eNqLjlYqK8hXitUxNDAw0KlWys1PSc1RslIKLE_N0wcRxroGemZOSjpKuUpWJjpKBUX5uQUlxUp"
-        "WRrU6aYk5xamxAIuYE_w"
-    ),
-}
-
-
-def test_codes_of_010_restore_what_they_did():
-    labs = {name: Lab.from_code(code) for name, code in OF_010.items()}
-    config = labs["settings"].config
-    assert labs["settings"].methods == ("vpo", "maxrl") and labs["settings"].maze_seed == 1012
-    assert (config.alpha, config.K, config.m, config.lr) == (0.07, math.inf, 5, 3e-4)
-    assert (config.seed, config.steps, config.single) == (9, 17, True)
-    assert labs["drawn"].maze.text == "S . G\n. # L\nD . E"
-    assert labs["drawn"].maze.budget == 9 and labs["drawn"].maze_seed is None
-    many = labs["many"]
-    assert many.many and not many.config.single and many.maze_seed == 1003
-    assert many.config.task_options == {"layout": "hard-8x8", "reward_mode": "convex_bonus"}
-    assert labs["plain"].config == Lab().config
-    model = labs["model"].config
-    assert (model.model, model.m, model.prompts) == ("Qwen/Qwen3-0.6B", 4, 2)
-
-
 SPOILT = (
     lambda c: c[:-1],
     lambda c: c[:12] + c[13:],
@@ -151,10 +113,10 @@ def test_bad_share_code_gets_a_clear_error_and_changes_nothing(spoil):
 @pytest.mark.parametrize(
     ("version", "content"),
     [
-        ("VPO1", [["vpo"], 1000, {"alpha": -1}, False]),
-        ("VPO1", [["vpo"], ["S#E", 9], {}, False]),
-        ("VPO1", [["ppo"], 1000, {}, False]),
-        ("VPO1", [["vpo"], 1000, {}]),
+        ("VPO1", [["vpo"], {}, {"maze_seed": 1000}, False]),
+        ("VPO2", [["vpo"], {}, {"maze": "S#E", "maze_budget": 9}, False]),
+        ("VPO2", [["ppo"], {}, {"maze_seed": 1000}, False]),
+        ("VPO2", [["vpo"], {}, {"maze_seed": 1000}]),
         ("VPO2", [["vpo"], {"alpha": -1}, {"maze_seed": 1000}, False]),
         ("VPO2", [["vpo"], {}, {"maze_seed": -3}, False]),
         ("VPO2", [["vpo"], {"colour": "red"}, {}, False]),
@@ -309,7 +271,7 @@ def test_wrong_recordings_are_refused(tmp_path):
         Lab().record(tmp_path)
 
 
-SHOWN_BY_010 = {  # what version 0.1.0 showed of the recordings: see `digest`
+SHOWN = {  # of the oldest recordings, when they were made: see `digest`
     "silent_bug/a": {
         "vpo": "408447c10090d73c",
     },
@@ -353,7 +315,7 @@ LENGTHY = ("programs/seed-0", "three_methods/seed-1", "three_methods/seed-2")  #
 
 
 def test_all_recordings_are_there():
-    assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN_BY_010)
+    assert shipped() == sorted(RECORDINGS) and set(shipped()) > set(SHOWN)
 
 
 @pytest.mark.slow
@@ -369,8 +331,8 @@ def test_recordings_that_ship_are_small_whole_and_say_how_they_were_made(name):
     lab = replayed(name)
     assert read(name).command == f"python -m vpo_lite.lab.recordings . {name}"
     assert lab.view().message == "", "that is of no use to a student"
-    if name in SHOWN_BY_010:
-        assert {method: digest(run) for method, run in lab.runs.items()} == SHOWN_BY_010[name]
+    if name in SHOWN:
+        assert {method: digest(run) for method, run in lab.runs.items()} == SHOWN[name]
     methods, settings, _ = RECORDINGS[name]
     assert {*lab.runs} == ({methods} if isinstance(methods, str) else {*methods})
     for run in lab.runs.values():

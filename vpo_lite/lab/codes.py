@@ -1,8 +1,7 @@
 """Share codes: the settings of a lab as a short text, and back. They work offline.
 
 A code is ``VPO2-`` and base64 of compressed JSON: [methods, settings, chosen problem, many].
-Settings are those that differ from the preset demo, the task's options among them. Codes of 0.1.0
-begin with ``VPO1-`` and are read, too.
+Settings are those that differ from the preset demo, the task's options among them.
 
 A code may come from a stranger. So its size is limited, and it imports no code.
 """
@@ -24,15 +23,13 @@ from ..training.config import TrainConfig
 from .packing import packed, unpacked
 from .settings import NOT_SHARED, Settings
 
+VERSION = "VPO2"  # of the codes
 MOST_TEXT = 2**16  # characters of a code; of a drawn board of 26 x 26 it has about 500
 MOST_CONTENT = 2**17  # bytes of its JSON
 
 _LEFT_OUT = ("method", "task_options", *NOT_SHARED)
 _Values = dict[str, JsonValue]  # a config checks each by its Option
-_SCHEMAS = {
-    "VPO2": tuple[list[str], _Values, _Values, bool],
-    "VPO1": tuple[list[str], int | tuple[str, int], _Values, bool],
-}
+_CONTENT = tuple[list[str], _Values, _Values, bool]
 
 
 def encode(settings: Settings) -> str:
@@ -48,7 +45,7 @@ def encode(settings: Settings) -> str:
         changed["set_size"] = values["set_size"]
     plain = [settings.methods, changed | settings.config.task_options, settings.chosen]
     text = json.dumps([*plain, settings.many], separators=(",", ":"), ensure_ascii=False).encode()
-    code = "VPO2-" + packed(text, safe=True)
+    code = f"{VERSION}-" + packed(text, safe=True)
     if len(text) > MOST_CONTENT or len(code) > MOST_TEXT:
         raise ValueError(
             f"the settings take {len(text):,} bytes, and {len(code):,} packed; a share code takes "
@@ -118,25 +115,17 @@ def _check_known(known: bool, what: str, name: str) -> None:
 
 
 def _content(code: str) -> tuple:
-    """(methods, settings, chosen problem, many) of a code of any version."""
+    """(methods, settings, chosen problem, many) of a code."""
     # A mail may have wrapped it, and people copy the quotes, too.
     text = "".join(code.split()).strip("\"'`\u200b\ufeff") if isinstance(code, str) else ""
     version, _, rest = text.partition("-")
     what = f"code {shown(code)}: no share code, or mistyped; copy the whole share code again"
-    if version not in _SCHEMAS:
-        raise DamagedError(f"{what} (it begins with VPO2- or VPO1-)")
+    if version != VERSION:
+        raise DamagedError(f"{what} (it begins with {VERSION}-)")
     if len(text) > MOST_TEXT:
         raise DamagedError(f"{what} (at most {MOST_TEXT:,} characters)")
     try:
         plain = unpacked(rest, most=MOST_CONTENT, safe=True)
     except ValueError as error:
         raise DamagedError(f"{what} (it {error})") from error
-    content = parse_json(plain, _SCHEMAS[version], what)
-    return content if version == "VPO2" else _of_010(*content)
-
-
-def _of_010(methods, problem, settings, many):
-    """0.1.0 had one task, and named its problem by its seed or as [text, budget]."""
-    seed, *drawn = task_class(DEFAULT).singles_out
-    chosen = {seed: problem} if isinstance(problem, int) else dict(zip(drawn, problem, strict=True))
-    return methods, settings, chosen, many
+    return parse_json(plain, _CONTENT, what)

@@ -38,7 +38,6 @@ from ..policy.room import size, total_memory
 from ..policy.tokenizer import word_tokenizer
 from ..policy.weights import writing
 from ..randomness import generator, integer
-from ..tasks import DEFAULT
 from ..tasks.base import SPLITS, Task
 from ..training.errors import TrainingError
 from ..training.rollouts import sample_answers, token_limits
@@ -240,7 +239,7 @@ def check_fits(recipe: Recipe, device: torch.device) -> None:
 class About(Schema):
     """pretrain.json."""
 
-    task: str = DEFAULT  # version 0.1.0 knew no other
+    task: str
     config: dict[str, JsonValue]
     held_out: dict[str, dict[str, dict[str, float | None]]] | None = None
 

@@ -22,7 +22,7 @@ class _Pocket(Schema):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, JsonValue]
-    task: Annotated[str, Field(min_length=1)] | None = None  # policies of 0.1.0 do not say it
+    task: Annotated[str, Field(min_length=1)]
     answers: Annotated[int, Field(ge=1, le=9)]
     stop: Annotated[str, Field(min_length=1)] | None = None  # ends the last of {m} answers
     board: _Count | None = None
@@ -32,7 +32,6 @@ class _Pocket(Schema):
 class _Config(Schema):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
     vpo_pocket: _Pocket | None = None
-    vpo_board: _Count | None = None  # version 0.1.0 wrote this alone
 
 
 def names() -> list[str]:
@@ -104,6 +103,4 @@ def description(name) -> dict | None:
     except ValueError:
         return None  # loading the model says what is wrong with it
     config = read_json(path, _Config)
-    if config.vpo_pocket is None and config.vpo_board is not None:  # made by version 0.1.0
-        return {"board": config.vpo_board, "answers": 5}
     return None if config.vpo_pocket is None else config.vpo_pocket.model_dump(exclude_unset=True)

@@ -136,15 +136,15 @@ class MazeTask(Task):
         ``pocket["board"]`` is the side length of the boards that the pocket policy reads.
         """
         if pocket is not None:
-            return Prompt(symbols=self._squares(instance, m, weights, _board_read_by(pocket)))
+            return Prompt(symbols=self._squares(instance, m, weights, _most(pocket, "board")))
         return Prompt.words(self._words(instance, m, weights))
 
     def check_policy(self, m: int, pocket: dict | None) -> None:
         super().check_policy(m, pocket)
         if pocket is None:
             return
-        _check_board(self._size, _board_read_by(pocket))
-        most = pocket.get("budget") or 60  # policies of 0.1.0 do not say it
+        _check_board(self._size, _most(pocket, "board"))
+        most = _most(pocket, "budget")
         if self._one is not None and self._one.budget > most:
             raise ValueError(
                 f"a maze with {self._one.budget} moves does not fit this policy, which reads "
@@ -293,13 +293,14 @@ def _name(row: int, column: int) -> str:
     return f"{chr(ord('a') + column)}{row + 1}"
 
 
-def _board_read_by(pocket: dict) -> int:
-    if pocket.get("board") is None:
+def _most(pocket: dict, what: str) -> int:
+    """The largest board, or budget, that a pocket policy reads."""
+    if pocket.get(what) is None:
         raise ValueError(
-            "this policy does not say which boards it reads: vpo_pocket in its config.json has no "
-            "board; name another model"
+            "this policy does not say which mazes it reads: vpo_pocket in its config.json has no "
+            f"{what}; name another model"
         )
-    return pocket["board"]
+    return pocket[what]
 
 
 def _check_board(size: int, board: int) -> None:

@@ -369,17 +369,10 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: dict) -> "TrainConfig":
-        """The config that :meth:`to_json` wrote.
-
-        It also reads 0.1.0's form, in which the options stand among the settings.
-        """
+        """The config that :meth:`to_json` wrote."""
         if not isinstance(values, dict):
             raise ValueError(f"config = {shown(values)}: expected a dict of settings")
-        known = {f.name for f in dataclasses.fields(cls)}
-        kept = {name: value for name, value in values.items() if name in known or value is not None}
-        if kept.get("K") == "inf":
-            kept["K"] = math.inf
-        return cls(**kept)
+        return cls(**values | ({"K": math.inf} if values.get("K") == "inf" else {}))
 
 
 def _sorted_out(changes: dict) -> dict:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PlainValidator, create_model, model_
 
 from ..estimators import METHODS
 from ..files import Schema, check
-from .schemas import Count, Positive, Seconds, Share, renamed
+from .schemas import Count, Positive, Seconds, Share
 
 
 def _known_method(name: str) -> str:
@@ -153,7 +153,7 @@ class StepRecord:
 
     @classmethod
     def from_json(cls, values: dict, groups: tuple[Group, ...] = ()) -> "StepRecord":
-        """The record that :meth:`to_json` wrote; also reads the names of 0.1.0.
+        """The record that :meth:`to_json` wrote.
 
         Raises DamagedError that names the field, for a type or a range that no step has.
         """
@@ -168,15 +168,10 @@ def stored_step() -> type[Schema]:
         for f in dataclasses.fields(StepRecord)
         if f.name != "groups"
     }
-    return create_model("StoredStep", __base__=_OfAnyVersion, **fields)
+    return create_model("StoredStep", __base__=_Step, **fields)
 
 
-class _OfAnyVersion(Schema):
-    @model_validator(mode="before")
-    @classmethod
-    def _under_todays_names(cls, stored):
-        return renamed(stored) if isinstance(stored, dict) else stored
-
+class _Step(Schema):
     @model_validator(mode="after")
     def _each_is_a_part_of_the_next(self):
         if self.rollout_seconds > self.seconds:

@@ -150,7 +150,7 @@ class AnyRun(ABC):
             "tokens": sum(r.tokens for r in records),
             "truncated_in_training": sum(r.truncated_rate for r in records) / len(records),
             **figures,
-            "reach_rate": figures["valid_rate"],  # the name of 0.1.0
+            "reach_rate": figures["valid_rate"],  # its public name in summary.json
             "start": start | {"reach_rate": start["valid_rate"]},
             "device": str(self.learner.policy.device),
             "versions": versions_of(self.packages),

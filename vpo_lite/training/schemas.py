@@ -1,7 +1,4 @@
-"""What the files of a run folder hold: every field with its type and range.
-
-The names of 0.1.0 are read, too, under today's names.
-"""
+"""What the files of a run folder hold: every field with its type and range."""
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
@@ -9,8 +6,6 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 
 from ..files import Schema
-
-RENAMED = {"reach_rate": "valid_rate"}  # names of 0.1.0 -> today's names
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(ge=0)]
@@ -39,7 +34,7 @@ class Engine(Schema):
 class Means(Schema):
     """The figures of a policy that every version wrote."""
 
-    model_config = ConfigDict(extra="ignore")  # 0.1.0 wrote some more
+    model_config = ConfigDict(extra="ignore")  # reach_rate, and what later versions add
 
     set_reward: float
     coverage: float | None
@@ -103,17 +98,6 @@ class Figures(Means):
     answers: Count | None = None
     problems: Count | None = None
     per_problem: PerProblem
-
-    @model_validator(mode="before")
-    @classmethod
-    def _under_todays_names(cls, stored):
-        if not isinstance(stored, dict):
-            return stored
-        figures = renamed(stored)
-        for name in [name for name in figures if name.startswith("per_")]:
-            values = figures.pop(name)  # 0.1.0 named it after its only task
-            figures["per_problem"] = renamed(values) if isinstance(values, dict) else values
-        return figures
 
 
 class OfAFile(Schema):
@@ -189,8 +173,3 @@ class Found(NamedTuple):
 
 # The best set found so far of each problem, by the problem's key; the latest problem comes last.
 BestSets = dict[str, list[Found]]
-
-
-def renamed(figures: dict) -> dict:
-    """Stored figures under today's names."""
-    return {RENAMED.get(name, name): value for name, value in figures.items()}

@@ -1,8 +1,7 @@
 """Recordings: all that the runs of a lab wrote, in one file that replays without a model.
 
-A file of version 2 holds every text, answer, reward and advantage as it was. Problems are stored as
-the seeds of the run, with a checksum. A file of 0.1.0 (version 1) holds answers only, on one
-problem; their rewards are scored again, and texts and advantages are missing.
+The file holds every text, answer, reward and advantage as it was. Problems are stored as the seeds
+of the run, with a checksum. The oldest that ship, of one problem, lack texts and advantages.
 
 A recording may come from a stranger. So every field has a schema (stored.py), what is unpacked is
 bounded, and reading imports no code.
@@ -29,9 +28,7 @@ from .stored import (
     MOST_COMMAND,
     MOST_NUMBERS,
     NONE,
-    AnyVersion,
     Stored,
-    StoredOf010,
     checksum,
     inside,
     runs_of,
@@ -148,8 +145,7 @@ def read(folder) -> Recording:
 def _read(path: Path) -> Recording:
     data = read_bytes(path, most=MOST_BYTES)
     what = f"{shown_path(path)}: no recording that this version can read"
-    version = parse_json(data, AnyVersion, what).version
-    stored = parse_json(data, Stored if version == 2 else StoredOf010, what)
+    stored = parse_json(data, Stored, what)
     with inside(what):
         runs = runs_of(stored)
         with inside("share"):

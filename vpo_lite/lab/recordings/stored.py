@@ -1,4 +1,4 @@
-"""What the file of a recording holds: a schema for each version, and how it becomes runs again."""
+"""What the file of a recording holds: its schema, and how it becomes runs again."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from ...checks import check_rewards, shown, told_of
 from ...estimators import METHODS
@@ -31,13 +31,8 @@ Command = Annotated[str, Field(max_length=MOST_COMMAND)]
 Values = dict[str, JsonValue]  # of a config or a step record, which have checks of their own
 
 
-class AnyVersion(Schema):
-    model_config = ConfigDict(extra="ignore")
-    version: Literal[1, 2]
-
-
 class StoredRun(Schema):
-    """A run of version 2. What is packed is one text. `shapes`: (G, m, d) of each group, by step.
+    """A run. What is packed is one text. `shapes`: (G, m, d) of each group, by step.
     `set_sizes`: single answers of a compared set, by step, where they are not always the config's.
     """
 
@@ -66,46 +61,19 @@ class Stored(Schema):
     runs: Annotated[list[StoredRun], Field(min_length=1)]
 
 
-class StoredRunOf010(Schema):
-    """A run of version 1. `shapes`: (P, G, m) of each step."""
-
-    method: str
-    config: Values
-    records: list[Values]
-    shapes: list[Shape]
-    answers: str
-
-    @property
-    def numbers(self) -> int:
-        return sum(map(prod, self.shapes))
-
-
-class StoredOf010(Schema):
-    model_config = ConfigDict(extra="ignore")  # two more fields repeat the problem of the config
-    version: Literal[1]
-    share: str
-    command: Command
-    routes: list[str]
-    runs: Annotated[list[StoredRunOf010], Field(min_length=1)]
-
-
 inside = partial(told_of, kind=DamagedError)  # a field, or a part of a recording
 
 
-def runs_of(stored: Stored | StoredOf010) -> list[Run]:
+def runs_of(stored: Stored) -> list[Run]:
     """The runs of a recording. Raises DamagedError that names the field."""
     count = sum(run.numbers for run in stored.runs)
     if count > MOST_NUMBERS:
         raise DamagedError(f"runs: {count:,} numbers; a recording takes {MOST_NUMBERS:,}")
-    if isinstance(stored, Stored):
-        texts = _json(stored.texts, list[str], "texts")
+    texts = _json(stored.texts, list[str], "texts")
     runs = []
     for i, run in enumerate(stored.runs):
         with inside(f"runs.{i}"):
-            if isinstance(run, StoredRun):
-                runs.append(_run(run, stored.answers, texts))
-            else:
-                runs.append(_run_of_010(run, stored.routes))
+            runs.append(_run(run, stored.answers, texts))
     return runs
 
 
@@ -153,33 +121,7 @@ def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> Run:
     return _with_moments(config, task, records, groups, stored.set_sizes)
 
 
-def _run_of_010(stored: StoredRunOf010, answers: list[str]) -> Run:
-    config, task = _config(stored)
-    if not task.single:
-        raise ValueError("config: expected the settings of one problem")
-    instance = task.instance(task.seeds["train"][0])
-    with inside("the answers"):
-        scored = task.score([instance], [answers])[0]
-    vectors = np.vstack([scored, [task.worst(instance)] * 2])
-    known = [*answers, None, ""]
-    of_answer = _parts(stored, "answers", "<i2", stored.numbers, least=NONE, most=len(answers) - 1)
-    groups = [
-        tuple(
-            Group(
-                instance=instance,
-                texts=[""] * G,
-                answers=[[known[i] for i in row] for row in group],
-                rewards=vectors[group],
-                advantages=np.full(G, np.nan),
-            )
-            for group in of_answer(P, G, m)
-        )
-        for P, G, m in stored.shapes
-    ]
-    return _with_moments(config, task, stored.records, groups)
-
-
-def _config(stored: StoredRun | StoredRunOf010) -> tuple[TrainConfig, Task]:
+def _config(stored: StoredRun) -> tuple[TrainConfig, Task]:
     with inside("config"):
         options = stored.config.get("task_options")
         check_code(stored.config | (options if isinstance(options, dict) else {}))
@@ -200,7 +142,7 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
         check_rewards(group.rewards, "rewards")
         if group.rewards.shape[-1] != d:
             raise ValueError(f"shapes: d = {group.rewards.shape[-1]}, but the task has {d}")
-        unknown = np.isnan(group.advantages)  # all of them, where 0.1.0 made the recording
+        unknown = np.isnan(group.advantages)  # all of them, in the oldest recordings that ship
         if unknown.any() and not unknown.all():
             raise ValueError("advantages: NaN beside numbers")
         answers = {answer for row in group.answers for answer in row} - {None}
@@ -212,7 +154,7 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
 
 
 def _with_moments(
-    config: TrainConfig, task: Task, records: list[dict], groups: list, sizes: list | None = None
+    config: TrainConfig, task: Task, records: list[dict], groups: list, sizes: list | None
 ) -> Run:
     """The run with what was shown of each step; m, G and sizes of sets may have changed."""
     if not 0 < len(records) == len(groups):
