@@ -18,6 +18,7 @@ from vpo_lite import metrics
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.recordings import SHIPPED, read, shipped
 from vpo_lite.lab.recordings.__main__ import RECORDINGS
+from vpo_lite.training.config import OF_THE_MACHINE
 from vpo_lite.training.record import Group, StepRecord
 
 SAID = {"message": "", "version": 0}  # what differs between a lab and its restored twin
@@ -85,7 +86,7 @@ def test_share_code_keeps_the_machine_it_is_opened_on():
     again = Lab.from_code(code, threads=2)
     assert (again.config.threads, again.config.device, again.config.save_every) == (2, "auto", 1)
     assert code == Lab().share()
-    machine = {"device": "cpu", "keep_texts": 9, "ignore_memory": True}
+    machine = {"device": "cpu", "keep_texts": 9, "ignore_memory": True, "micro_batch": 2}
     assert Lab(**machine).share() == code
     by_hand = Lab.from_code(packed("VPO2", [["vpo"], machine, {}, False])).config
     assert (by_hand.device, by_hand.keep_texts, by_hand.ignore_memory) == ("auto", 0, False)
@@ -233,13 +234,13 @@ def test_a_recording_replaces_only_a_recording(tmp_path):
 )
 def test_what_a_code_or_a_recording_sets_is_refused_beside_it(given):
     names = ", ".join(given)
-    takes = "panel, threads, device, save_every, keep_texts, ignore_memory"
+    takes = ", ".join(("panel", *OF_THE_MACHINE))
     code = Lab("grpo", alpha=0.3).share()
     for call, made in (("from_code", code), ("replay", "silent_bug/a")):
         with pytest.raises(ValueError, match=f"^'{names}': {call} takes {takes}; ") as found:
             getattr(Lab, call)(made, **given)
         assert "\n" not in str(found.value) and "use change(...)" in str(found.value)
-    with pytest.raises(ValueError, match=r"^'panel': from_code takes threads, device, "):
+    with pytest.raises(ValueError, match=r"^'panel': from_code takes device, threads, "):
         Session.from_code(Session().share(), panel="plain")
 
 

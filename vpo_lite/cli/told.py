@@ -174,7 +174,7 @@ def warn_of_answers(run, start: dict) -> None:
             f"the chat template of {run.config.base_model} ends an answer with {end}, but "
             "sampling ignores it: add it to eos_token_id in the model's generation_config.json"
         )
-    if start.get("by_chance"):  # a run of an older version lacks it
+    if start.get("by_chance"):
         note(f"before training: {BY_CHANCE}")
     for said in faults(run.learner.task, start, small=of_ours or unread).values():
         note(f"before training, {said}")

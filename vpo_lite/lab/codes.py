@@ -19,15 +19,15 @@ from ..tasks import DEFAULT, Task
 from ..tasks.by_name import in_modules, unwrapped
 from ..tasks.functions import EXAMPLE_REWARDS
 from ..tasks.registry import task_class, task_name
-from ..training.config import TrainConfig
+from ..training.config import OF_THE_MACHINE, TrainConfig
 from .packing import packed, unpacked
-from .settings import NOT_SHARED, Settings
+from .settings import Settings
 
 VERSION = "VPO2"  # of the codes
 MOST_TEXT = 2**16  # characters of a code; of a drawn board of 26 x 26 it has about 500
 MOST_CONTENT = 2**17  # bytes of its JSON
 
-_LEFT_OUT = ("method", "task_options", *NOT_SHARED)
+_LEFT_OUT = ("method", "task_options", *OF_THE_MACHINE)
 _Values = dict[str, JsonValue]  # a config checks each by its Option
 _CONTENT = tuple[list[str], _Values, _Values, bool]
 
@@ -57,11 +57,11 @@ def encode(settings: Settings) -> str:
 def decode(code: str, *, machine: dict | None = None) -> Settings:
     """The settings that a code describes.
 
-    machine: values of `NOT_SHARED`, which no code holds. Raises DamagedError for a text that is no
-    code or was mistyped, and ValueError for a code that asks for what this version lacks.
+    machine: values of `OF_THE_MACHINE`, which no code holds. Raises DamagedError for a text that is
+    no code or was mistyped, and ValueError for a code that asks for what this version lacks.
     """
     methods, settings, chosen, many = _content(code)
-    settings = {n: value for n, value in (settings | chosen).items() if n not in NOT_SHARED}
+    settings = {n: value for n, value in (settings | chosen).items() if n not in OF_THE_MACHINE}
     try:
         check_code(settings)
         settings |= machine or {}

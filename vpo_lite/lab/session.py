@@ -29,12 +29,12 @@ from ..markup import count
 from ..messages import LONGEST, check_names
 from ..tasks import DEFAULT
 from ..tasks.records import told_before
-from ..training.config import TrainConfig
+from ..training.config import OF_THE_MACHINE, TrainConfig
 from .arguments import check
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
-from .settings import MOST_EARLIER, NOT_SHARED, Settings, check_many, check_spelling, imported
+from .settings import MOST_EARLIER, Settings, check_many, check_spelling, imported
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
@@ -80,7 +80,7 @@ class Session:
     ('idle', 0.3, ('vpo', 'grpo'))
     """
 
-    unshared: tuple[str, ...] = ()  # arguments that belong to no share code, beside NOT_SHARED
+    unshared: tuple[str, ...] = ()  # arguments that belong to no share code, beside OF_THE_MACHINE
     _training = staticmethod(lambda: None)  # weak reference to the last session that trained
     _one_trainer = threading.Lock()
 
@@ -275,10 +275,10 @@ class Session:
     def from_code(cls, code: str, **options: Any) -> Self:
         """The session that a share code describes. ValueError for a code that is none.
 
-        options: of this machine (threads, device, save_every, keep_texts, ignore_memory), and panel
-        of a `Lab`. The code sets all others, so another option is a ValueError.
+        options: of this machine (threads, device, ...: `config.OF_THE_MACHINE`), and panel of a
+        `Lab`. The code sets all others, so another option is a ValueError.
         """
-        check_names("from_code", options, [*cls.unshared, *NOT_SHARED], ALL_ELSE)
+        check_names("from_code", options, [*cls.unshared, *OF_THE_MACHINE], ALL_ELSE)
         return cls(**options).load(code)
 
     def load(self, code: str) -> Self:
@@ -286,7 +286,7 @@ class Session:
         nothing is changed.
         """
         with self._lock:
-            machine = {name: getattr(self.settings.config, name) for name in NOT_SHARED}
+            machine = {name: getattr(self.settings.config, name) for name in OF_THE_MACHINE}
             self._forget(decode(code, machine=machine))
             self._say("Restored from its code.")
         return self
@@ -330,7 +330,7 @@ class Session:
         folder: as written by `record`, or the name of a recording that the package carries.
         ValueError if it is none. options: those of `from_code`.
         """
-        check_names("replay", options, [*cls.unshared, *NOT_SHARED], ALL_ELSE)
+        check_names("replay", options, [*cls.unshared, *OF_THE_MACHINE], ALL_ELSE)
         recording = read(folder)
         session = cls(**options).load(recording.share)
         tracks = session._tracks = {run.method: Track(run) for run in recording.runs}

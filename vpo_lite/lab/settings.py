@@ -26,8 +26,6 @@ MOST_RUNS = 3  # side by side
 MOST_EARLIER = 4  # runs that stay as faint curves
 # What acts from a run's next step on.
 AT_ONCE = ("alpha", "K", "m", "set_size", "group_size", "prompts", "lr", "steps")
-# These belong to no share code.
-NOT_SHARED = ("threads", "device", "save_every", "keep_texts", "ignore_memory")
 
 _MANY = Option("many", bool, None, "whether to train on many problems")
 _PRESET = Option("preset", str, "demo", "name of a preset")

@@ -135,7 +135,7 @@ class Summary(Figures):
     start: Start
     device: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
-    records: Records = Field(default_factory=dict)  # an earlier version did not keep them
+    records: Records = Field(default_factory=dict)
 
 
 class Evaluation(Figures):
