@@ -1,5 +1,6 @@
 """Mistakes in a task or a method of one's own: one line that names them, and no silent end."""
 
+import functools
 import json
 import re
 import sys
@@ -120,6 +121,52 @@ def test_a_mistake_in_a_task_is_one_line(bad, capsys, body):
     assert train(bad(body)) == 2
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1 and MISTAKES[body] in error[0]
+
+
+HOOKS = {
+    "instance": "seed",
+    "objectives": "instance",
+    "prompt": "instance, m, **_",
+    "parse": "instance, text, m",
+    "vector": "instance, answer",
+    "key": "instance",
+    "w_star": "instance",
+    "worst": "instance",
+    "front": "instance",
+    "valid": "instance, rewards",
+    "solved": "instance, rewards",
+    "same_effect": "instance, answer",
+    "check_machine": "",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ["KeyError('gold')", "ValueError('gold')", "OSError('gold')"])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_error_in_any_method_of_a_task_is_one_line_with_its_place(bad, capsys, hook, error):
+    """Most were tracebacks, and the text of a ValueError stood there alone."""
+    task = bad(f"def {hook}(self, {HOOKS[hook]}):\n    raise {error}")
+    status, said = train(task), capsys.readouterr().err.splitlines()[-1]
+    assert status == (1 if Path("run").exists() else 2)
+    assert (status == 1) == said.endswith("; fix this, then: vpo-lite train --resume run")
+    if hook == "check_machine" and error.startswith("ValueError"):  # it refuses by a ValueError
+        assert said == "vpo-lite: gold"
+        return
+    kind, _, _ = error.partition("(")
+    assert re.search(rf"{kind}: '?gold'? \(mistaken\.py, line \d+(, in {hook})?\)", said), said
+
+
+def test_a_setting_that_a_task_refuses_is_said_as_the_task_says_it(bad, capsys):
+    body = "def __init__(self, **options):\n    raise ValueError('size = 3: must be even')"
+    assert train(bad(body)) == 2
+    assert capsys.readouterr().err == "vpo-lite: size = 3: must be even\n"
+
+
+def test_an_error_of_ours_is_no_error_of_the_users_code(bad, monkeypatch):
+    """Nor is one of a library that we call: both stay tracebacks."""
+    monkeypatch.setattr("vpo_lite.cli.commands.loading", functools.partial(json.loads, "{"))
+    with pytest.raises(json.JSONDecodeError):
+        main(["doctor"])
 
 
 def test_a_record_that_is_none_is_one_line(bad, tmp_path, capsys):

@@ -48,7 +48,7 @@ from transformers import (
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.cli.flags import of_a_file
+from vpo_lite.cli.errors import of_a_file
 from vpo_lite.pocket.maze import MazeRecipe
 from vpo_lite.policy import adapter, base, fresh, room, shipped, weights
 from vpo_lite.policy.adapter import fingerprint, quiet

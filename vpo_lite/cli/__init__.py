@@ -13,8 +13,8 @@ import sys
 def main(arguments=None) -> int:
     """Run one command; returns the exit status.
 
-    Errors that a user can cause are one line. Any other exception stays a traceback: a fault of the
-    program, or of code that a user named.
+    Errors that a user can cause are one line. So are errors of code that a user named, with its
+    file and line. Any other exception is a fault of the program, and stays a traceback.
     """
     if arguments is None:  # the process ends with this command
         atexit.register(gc.freeze)  # at its end Python would look for garbage in all modules: 2 s

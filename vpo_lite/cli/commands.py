@@ -22,16 +22,15 @@ from . import (
     study,
     train,
 )
+from .errors import ended, of_a_file, of_own_code
 from .flags import (
     Command,
     Parser,
     Wrong,
     add_commands,
-    ended,
     in_examples,
     json_alone,
     loading,
-    of_a_file,
     say,
 )
 
@@ -65,9 +64,13 @@ def run(arguments=None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return say(of_a_file(error), 1)
+        return say(of_own_code(error) or of_a_file(error), 1)
     except (TrainingError, TaskError, DamagedError, BusyError, MemoryError) as error:
         return say(str(error) or type(error).__name__, 1)
+    except Exception as error:
+        if not (said := of_own_code(error)):
+            raise
+        return say(said, 1)
 
 
 def _hint(unknown: list[str], options, arguments: list[str]) -> str:

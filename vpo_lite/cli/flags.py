@@ -10,16 +10,16 @@ import shutil
 import sys
 import textwrap
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks import raised, shown
-from ..messages import LONGEST, shown_path
+from ..checks import shown
+from ..messages import LONGEST
 from ..options import Option
 from ..tasks import DEFAULT, task_class
+from .errors import of_a_file, of_own_code
 
 PATIENCE = 2.0  # seconds after which a terminal is told what it waits for
 HEAVY = ("torch", "vpo_lite.policy.libraries")  # modules that take seconds to load
@@ -114,22 +114,6 @@ def print_json(value) -> None:
     print(json.dumps(value), file=_FOR_JSON.get())
 
 
-def of_a_file(error: OSError) -> str:
-    """What an error of the operating system says, with the name of the file."""
-    if error.filename is None or error.strerror is None:
-        return (
-            f"a file cannot be read or written: {error.strerror}" if error.strerror else str(error)
-        )
-    return f"{shown_path(os.fsdecode(error.filename))}: {error.strerror}"
-
-
-def ended(error: SystemExit) -> str:
-    """What code that ends the process did, with its file and line."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(at.filename).name}, line {at.lineno}"
-    return f"ends the process: it raised {raised(error)} ({where})"
-
-
 @contextlib.contextmanager
 def requests():
     """A context in which nothing is written yet: a ValueError, and a file that cannot be used, mean
@@ -140,9 +124,13 @@ def requests():
     except (Wrong, BrokenPipeError):  # the reader of our output has gone, as `| head` does
         raise
     except ValueError as error:
-        raise Wrong(str(error)) from error
+        raise Wrong(of_own_code(error) or str(error)) from error
     except OSError as error:
-        raise Wrong(of_a_file(error)) from error
+        raise Wrong(of_own_code(error) or of_a_file(error)) from error
+    except Exception as error:
+        if not (said := of_own_code(error)):
+            raise
+        raise Wrong(said) from error
 
 
 def add_options(made, options: tuple[Option, ...], defaults: Mapping[str, Any] = {}) -> None:

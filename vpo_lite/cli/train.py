@@ -12,15 +12,14 @@ from pathlib import Path
 from ..checks import shown
 from ..markup import count
 from ..tasks.task_errors import BelowWorst, Raised, TaskError
+from .errors import ended, of_a_file, of_own_code
 from .flags import (
     STOPPED,
     Wrong,
     add_settings,
     bars,
-    ended,
     given_settings,
     measuring,
-    of_a_file,
     path,
     print_json,
     progress,
@@ -118,7 +117,7 @@ def run(options) -> int:
         if not started.path.exists():
             there = "--resume and its new place"
             return say(f"{started.path}: this folder was moved or removed; go on with {there}", 1)
-        return say(f"{of_a_file(error)}; fix this, then: {go_on}", 1)
+        return say(f"{of_own_code(error) or of_a_file(error)}; fix this, then: {go_on}", 1)
     except BelowWorst as error:
         anew = "start in another --out with the least reward of each function as --worst-reward=A,B"
         return say(f"{error.args[0]}; change the function, then: {go_on}; or {anew}", 1)
@@ -129,7 +128,9 @@ def run(options) -> int:
     except SystemExit as error:
         what = f"code of the task or of the method {ended(error)}"
         return say(f"{what}; fix it, then: {go_on}", 1)
-    except Exception as error:  # a judge that could not be reached, for one
+    except Exception as error:
+        if said := of_own_code(error):
+            return say(f"{said}; fix this, then: {go_on}", 1)
         where = f"; an engine option at fault stands in {started.path / 'config.json'}"
         error.add_note(
             f"The run is kept{where * bool(started.engine.options)}. Go on with: {go_on}"

@@ -22,7 +22,7 @@ class _Pocket(Schema):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, JsonValue]
-    task: Annotated[str, Field(min_length=1)]
+    task: Annotated[str, Field(min_length=1)] | None = None  # none: of any task
     answers: Annotated[int, Field(ge=1, le=9)]
     stop: Annotated[str, Field(min_length=1)] | None = None  # ends the last of {m} answers
     board: _Count | None = None
