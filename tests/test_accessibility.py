@@ -25,11 +25,11 @@ import envs
 from envs.drawing import _LETTER_COLOURS as LETTER_COLOURS
 from envs.drawing import BLACK, DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from vpo_lite import figures
-from vpo_lite.figure_parts import Drawn
-from vpo_lite.in_words import folded, in_words
+from vpo_lite.figures.looks import FRONT, STYLES, WIDE, look, note, on_page
+from vpo_lite.figures.parts import Drawn
+from vpo_lite.figures.words import folded, in_words
 from vpo_lite.lab import layout
 from vpo_lite.lab.plots import Plots
-from vpo_lite.looks import FRONT, STYLES, WIDE, look, note, on_page
 from vpo_lite.markup import PACKAGE, packaged, plain
 
 DARK = [False, True]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from vpo_lite import evolution_figures, looks
+from vpo_lite.figures import evolution, looks
 
 PASSES = {"sort": [1, 0, 0, 1], "plus": [0, 1, 1, 0]}
 EARLY, LATE = [[1, 0, 0]], [[1, 0, 0], [0, 1, 1], [1, 1, 1]]
@@ -13,10 +13,10 @@ HISTORIES = {"policy": [EARLY, LATE], "mutations": [[], EARLY, EARLY + [[0, 1, 0
 SOLVED = {"vpo, m = 3": [30, None, 90, 30], "grpo": [60, None, np.nan, None]}
 
 FIGURES = {
-    "passes_table": lambda: evolution_figures.passes_table(PASSES, ["12", "34", "56", "78"]),
-    "archive_grid": lambda: evolution_figures.archive_grid({"a": LATE, "b": ()}, 3),
-    "archive_growth": lambda: evolution_figures.archive_growth(HISTORIES, 3),
-    "share_solved": lambda: evolution_figures.share_solved(SOLVED, 120),
+    "passes_table": lambda: evolution.passes_table(PASSES, ["12", "34", "56", "78"]),
+    "archive_grid": lambda: evolution.archive_grid({"a": LATE, "b": ()}, 3),
+    "archive_growth": lambda: evolution.archive_growth(HISTORIES, 3),
+    "share_solved": lambda: evolution.share_solved(SOLVED, 120),
 }
 
 
@@ -31,7 +31,7 @@ def test_a_table_of_tests_has_a_tick_where_one_is_passed():
 def test_every_pattern_of_tests_has_a_cell_of_its_own_and_more_tests_stand_further(d):
     seen = {}
     for bits in itertools.product((0, 1), repeat=d):
-        cells = evolution_figures.archive_cells([bits], d)
+        cells = evolution.archive_cells([bits], d)
         assert cells.size == 2**d and np.isfinite(cells).sum() == 1
         (place,) = zip(*np.nonzero(np.isfinite(cells)), strict=True)
         assert cells[place] == sum(bits)
@@ -70,7 +70,7 @@ def test_the_slider_shows_the_archive_after_each_call_and_the_last_of_one_that_e
         changes, words, where = step.args
         assert [figure.data[i].name for i in where] == list(HISTORIES)
         for z, rewards, text in zip(changes["z"], archives, words.values(), strict=True):
-            wanted = evolution_figures.archive_cells(rewards, 3)
+            wanted = evolution.archive_cells(rewards, 3)
             np.testing.assert_array_equal(np.array(z, float), wanted)
             assert f"{len(rewards)} cells" in text
     assert list(words) == ["annotations[0].text", "annotations[1].text"]
@@ -86,23 +86,23 @@ def test_the_share_solved_counts_searches_that_reached_the_target_by_then():
     for trace, method in ((vpo, "vpo"), (grpo, "grpo")):
         drawn = (trace.line.color, trace.marker.symbol, trace.line.dash)
         assert drawn == looks.STYLES[method][1:] and max(trace.marker.size) > 0
-    (none,) = evolution_figures.share_solved({"a": [None, None]}, 10).data
+    (none,) = evolution.share_solved({"a": [None, None]}, 10).data
     assert list(none.y) == [0, 0]
-    (late,) = evolution_figures.share_solved({"a": [np.inf, 3, 60, np.nan]}, 9).data
+    (late,) = evolution.share_solved({"a": [np.inf, 3, 60, np.nan]}, 9).data
     assert (list(late.x), list(late.y)) == ([0, 3, 9], [0, 0.25, 0.25])  # 60 is beyond
     with pytest.raises(ValueError, match=r"^solved\['a'\] is empty"):
-        evolution_figures.share_solved({"a": []}, 9)
+        evolution.share_solved({"a": []}, 9)
 
 
 def test_without_an_archive_or_a_state_there_is_nothing_to_draw():
     with pytest.raises(ValueError, match="archives is empty"):
-        evolution_figures.archive_grid({}, 3)
+        evolution.archive_grid({}, 3)
     for histories in ({}, {"a": []}):
         with pytest.raises(ValueError, match="expected at least one search"):
-            evolution_figures.archive_growth(histories, 3)
+            evolution.archive_growth(histories, 3)
 
 
 @pytest.mark.parametrize("vector", [[0, 1], [0, 1, 0.5], [0, 1, 2]])
 def test_rewards_that_are_no_tests_are_refused(vector):
     with pytest.raises(ValueError, match="expected 3 numbers, each 0 or 1"):
-        evolution_figures.archive_cells([vector], 3)
+        evolution.archive_cells([vector], 3)

@@ -2,14 +2,15 @@
 
 import re
 import threading
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import evolution_figures, figures, looks, metrics, search_figures
+from vpo_lite import figures, metrics
 from vpo_lite.exact import exact_shares
-from vpo_lite.figure_parts import live
+from vpo_lite.figures import evolution, live, looks, search
 
 R3 = np.array([[0.9, 0.1, 0.2], [0.2, 0.9, 0.1], [0.1, 0.3, 0.9], [0.5, 0.5, 0.5], [0.1, 0.1, 0.1]])
 R2 = np.array([[1, 0], [0, 1], [0.6, 0.6]])
@@ -85,6 +86,13 @@ def test_a_change_is_sent_while_a_browser_reports_and_with_what_the_next_views_b
     (change,) = (state for state in sent if state.get("_py2js_update"))
     assert change["_py2js_update"]["style_data"] == {"x": [[7]]}
     assert change["_widget_data"][0]["x"] == [7]
+
+
+def test_no_module_of_the_package_hides_a_figure():
+    """Once a module `curves` is loaded, `figures.curves` would be this module."""
+    assert not {module.name for module in iter_modules(figures.__path__)} & {*figures.__all__}
+    with pytest.raises(AttributeError, match="no attribute 'curve'"):
+        getattr(figures, "curve")  # noqa: B009
 
 
 def test_every_method_has_a_name_and_a_look_that_no_answer_has():
@@ -321,17 +329,17 @@ def test_a_simplex_that_cannot_be_drawn_is_refused(arguments):
         ),
         (lambda: figures.set_reward_against_K([1], [1], 1), "samples = [1]: expected a dict by"),
         (
-            lambda: search_figures.best_at_curves([[0.2, 0.5]]),
+            lambda: search.best_at_curves([[0.2, 0.5]]),
             "curves = [[0.2, 0.5]]: expected a dict by label, {label: data}",
         ),
         (
-            lambda: search_figures.preference_slider([[[1, 0]]], [[0.5, 0.5]], [0], [[1]]),
+            lambda: search.preference_slider([[[1, 0]]], [[0.5, 0.5]], [0], [[1]]),
             "pools = [[[1, 0]]]: expected a dict by label",
         ),
-        (lambda: evolution_figures.archive_grid([[1, 0]], 2), "archives = [[1, 0]]: expected a"),
-        (lambda: evolution_figures.archive_growth([[]], 2), "histories = [[]]: expected a dict"),
-        (lambda: evolution_figures.share_solved([30], 120), "solved = [30]: expected a dict by"),
-        (lambda: evolution_figures.passes_table([[1]], ["a"]), "programs = [[1]]: expected a di"),
+        (lambda: evolution.archive_grid([[1, 0]], 2), "archives = [[1, 0]]: expected a"),
+        (lambda: evolution.archive_growth([[]], 2), "histories = [[]]: expected a dict"),
+        (lambda: evolution.share_solved([30], 120), "solved = [30]: expected a dict by"),
+        (lambda: evolution.passes_table([[1]], ["a"]), "programs = [[1]]: expected a di"),
     ],
 )
 def test_a_slip_is_one_line(draw, said):

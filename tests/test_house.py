@@ -30,13 +30,6 @@ CORE += "hedging negative_controls intervals names odd_rewards awaiting"
 FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
-    "figures": "figures",
-    "looks": "figures",
-    "in_words": "figures",
-    "hover": "figures",
-    "figure_parts": "figures",
-    "search_figures": "figures",
-    "evolution_figures": "figures",
     "report": "report",
     "cli": "cli",
     "machine": "cli",
@@ -104,8 +97,8 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "plotly": "figures, lab.plots, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
     "anywidget": "names, lab.board, lab.player",
-    "traitlets": "figure_parts, lab.board, classroom.serve",
-    "IPython": "figure_parts, lab.panel, lab.maze_lab",
+    "traitlets": "figures.parts, lab.board, classroom.serve",
+    "IPython": "figures.parts, lab.panel, lab.maze_lab",
     "tqdm": "cli",
     "pydantic": "core, tasks, policy, training, pocket, studies, lab",
     "filelock": "core",
@@ -121,8 +114,8 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "jupyter_server": "classroom.kernels",
 }
 LATE = {
-    "IPython": "figure_parts",
-    "traitlets": "figure_parts",
+    "IPython": "figures.parts",
+    "traitlets": "figures.parts",
     "torch": "lab, classroom.check, cli",
     "jupyter_core": "classroom.serve",
     "voila": "classroom.serve",
@@ -454,6 +447,7 @@ LIGHT = {  # what is done -> the libraries that it must not load
     "from vpo_lite.lab import Lab; Lab()": "ipywidgets anywidget",
     f"import vpo_lite; vpo_lite.compare({RUN!r})": "torch transformers peft plotly",
     "from vpo_lite.studies import plan, searches, tables": "gymnasium torch transformers peft",
+    "from vpo_lite.figures import looks": "torch plotly",
     "import vpo_lite.integrations.rewards": "gymnasium torch transformers peft plotly",
 }
 
@@ -513,7 +507,8 @@ SOUND = {
     "vpo_lite/studies/declared/one.toml": "layout = 'a maze'\n",
     "vpo_lite/studies/shipped/one/run.json": '{"task": "maze"}\n',
     "vpo_lite/integrations/rewards.py": "from ..training import step\n",
-    "vpo_lite/figures.py": "import plotly.graph_objects as go\n",
+    "vpo_lite/figures/__init__.py": "",
+    "vpo_lite/figures/series.py": "import plotly.graph_objects as go\n",
     "vpo_lite/decomposition/report.py": "def f():\n    from .. import figures\n",
     "vpo_lite/teaching/guess.py": "def f():\n    import ipywidgets\n",
     "vpo_lite/report.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
@@ -641,9 +636,9 @@ FAULTS = [
     (unescaped, "vpo_lite/cli.py", "import html", "vpo_lite/cli.py: imports html"),
     (
         unescaped,
-        "vpo_lite/figures.py",
+        "vpo_lite/figures/series.py",
         "def f():\n    from markupsafe import Markup",
-        "vpo_lite/figures.py: imports markupsafe",
+        "vpo_lite/figures/series.py: imports markupsafe",
     ),
     *(
         (unescaped, file, code, f"{file}:1: {code}")

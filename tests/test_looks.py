@@ -8,7 +8,7 @@ from colour_vision import SEEN, linear
 
 from envs.drawing import MARKERS, ROUTE_COLOURS
 from vpo_lite.estimators import METHODS, Method
-from vpo_lite.looks import ANSWERS, STYLES, look
+from vpo_lite.figures.looks import ANSWERS, STYLES, look
 
 
 def lab(rgb):

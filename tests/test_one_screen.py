@@ -437,7 +437,7 @@ def test_an_earlier_run_stays_as_a_faint_curve(page):
 def test_a_figure_changes_although_its_module_loads_slowly(page):
     """anywidget passes nothing on to a widget whose module takes more than two seconds."""
     page.kernel("""
-from vpo_lite.figure_parts import live
+from vpo_lite.figures.parts import live
 slow = live(data=[dict(type="scatter", x=[0], y=[0], name="slow")])
 slow._bundle = "await new Promise((r) => setTimeout(r, 2500));" + slow._bundle
 stage.children = [slow]""")

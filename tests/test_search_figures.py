@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vpo_lite import search_figures
-from vpo_lite.looks import STYLES
+from vpo_lite.figures import search
+from vpo_lite.figures.looks import STYLES
 from vpo_lite.search import best_of
 
 RISING, FLAT = np.linspace(0.1, 0.7, 30), np.linspace(0.3, 0.5, 30)
@@ -23,14 +23,14 @@ def slider():
     chosen = {label: best_of.choose(pool, WEIGHTS) for label, pool in POOLS.items()}
     curves = {label: best_of.best_at(pool, WEIGHTS) for label, pool in POOLS.items()}
     named = dict(objectives=NAMES, axes=(1, 2))
-    return search_figures.preference_slider(POOLS, WEIGHTS, chosen, curves, **named)
+    return search.preference_slider(POOLS, WEIGHTS, chosen, curves, **named)
 
 
 FIGURES = {
-    "best_at_curves": lambda: search_figures.best_at_curves(
+    "best_at_curves": lambda: search.best_at_curves(
         CURVES, intervals=INTERVALS, marks={"VPO ahead from k = 12": 12}, title="t"
     ),
-    "tokens": lambda: search_figures.best_at_curves(
+    "tokens": lambda: search.best_at_curves(
         CURVES, tokens={"vpo, m = 3": 3.0, "grpo, 3 x rollouts": 4.0}
     ),
     "preference_slider": slider,
@@ -82,13 +82,13 @@ def test_with_tokens_an_answer_lies_at_its_cost():
 
 def test_tokens_are_wanted_of_every_curve():
     with pytest.raises(ValueError, match="none for 'grpo, 3 x rollouts'; give those"):
-        search_figures.best_at_curves(CURVES, tokens={"vpo, m = 3": 3.0})
+        search.best_at_curves(CURVES, tokens={"vpo, m = 3": 3.0})
 
 
 @pytest.mark.parametrize("curves", [{}, {"vpo": []}, {"vpo": [0.2], "grpo": []}, {"vpo": 0.5}])
 def test_curves_without_values_are_refused(curves):
     with pytest.raises(ValueError, match=r"expected the values at k = 1 \.\. n"):
-        search_figures.best_at_curves(curves)
+        search.best_at_curves(curves)
 
 
 def moved(figure, place):
@@ -138,4 +138,4 @@ def test_the_slider_opens_in_the_middle_and_names_the_weight():
 
 def test_labels_that_differ_are_refused():
     with pytest.raises(ValueError, match="labels of pools, chosen, curves"):
-        search_figures.preference_slider(POOLS, WEIGHTS, {"vpo": [0]}, {"vpo": [[1.0]]})
+        search.preference_slider(POOLS, WEIGHTS, {"vpo": [0]}, {"vpo": [[1.0]]})

@@ -18,10 +18,10 @@ import envs
 import vpo_lite as vpo
 from vpo_lite import cli
 from vpo_lite.cli import commands
+from vpo_lite.figures.looks import look
 from vpo_lite.lab import recordings
 from vpo_lite.lab.buttons import BUTTONS
 from vpo_lite.lab.lesson import Lesson, Recorded
-from vpo_lite.looks import look
 from vpo_lite.teaching import check
 from vpo_lite.teaching.exercises import exercise
 from vpo_lite.teaching.sheet import numbers, sheet

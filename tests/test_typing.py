@@ -7,6 +7,8 @@ import typing
 from importlib.util import resolve_name
 from pathlib import Path
 
+import pytest
+
 import envs
 import vpo_lite as vpo
 
@@ -14,6 +16,7 @@ ROOMS = (
     "envs",
     "vpo_lite",
     "vpo_lite.decomposition",
+    "vpo_lite.figures",
     "vpo_lite.lab",
     "vpo_lite.search.best_of",
     "vpo_lite.tasks",
@@ -21,21 +24,23 @@ ROOMS = (
 )
 
 
-def test_the_names_that_type_checkers_see_are_those_that_are_loaded_on_first_use():
-    tree = ast.parse(Path(vpo.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("room", [vpo, vpo.figures])
+def test_the_names_that_type_checkers_see_are_those_that_are_loaded_on_first_use(room):
+    tree = ast.parse(Path(room.__file__).read_text(encoding="utf-8"))
     (block,) = (node.body for node in tree.body if isinstance(node, ast.If))
     seen = {}
     for node in block:
         for alias in node.names:
             assert alias.asname == alias.name  # a plain import would not be public
-            module = resolve_name("." * node.level + (node.module or ""), "vpo_lite")
+            module = resolve_name("." * node.level + (node.module or ""), room.__name__)
             found = importlib.import_module(module)
             if not hasattr(found, alias.name):
                 found = importlib.import_module(f"{module}.{alias.name}")
             seen[alias.name] = getattr(found, alias.name, found)
-    assert list(seen) and set(seen) == {*vpo.__all__, "figures"} <= set(dir(vpo))
+    public = {*room.__all__, *(["figures"] if room is vpo else [])}
+    assert list(seen) and set(seen) == public <= set(dir(room))
     for name, value in seen.items():
-        assert getattr(vpo, name) is value
+        assert getattr(room, name) is value
 
 
 def public() -> dict[str, typing.Any]:

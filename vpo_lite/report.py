@@ -150,8 +150,8 @@ def write_rewards(report: RewardReport, path, *, head="", more=(), seen=()) -> P
 
 def _picture(figure, first: bool = True) -> Html:
     """A figure with its words. The first one of a page brings plotly's code."""
-    from .figure_parts import CONFIG
-    from .in_words import folded
+    from .figures.parts import CONFIG
+    from .figures.words import folded
 
     drawn = figure.to_html(
         full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG
@@ -160,9 +160,10 @@ def _picture(figure, first: bool = True) -> Html:
 
 
 def _figures():
-    """The module of figures. ValueError where plotly is missing."""
+    """The package of figures. ValueError where plotly is missing."""
     try:
         from . import figures
+        from .figures import parts as parts  # loads plotly, which the package itself does not
     except ImportError as error:
         raise ValueError(
             f'--html needs plotly ({error}); cure, in the repository: pip install -e ".[lab]"'

@@ -9,13 +9,13 @@ from lab_attacks import FIGURES, group
 
 import envs
 from vpo_lite import TrainConfig
+from vpo_lite.figures.looks import look
 from vpo_lite.lab import Lab
 from vpo_lite.lab.lesson import Lesson, Recorded, _page
 from vpo_lite.lab.panel import PlainPanel, _emphasised
 from vpo_lite.lab.recordings import read
 from vpo_lite.lab.view import Run
 from vpo_lite.lab.words import status_line
-from vpo_lite.looks import look
 from vpo_lite.markup import Html, html, joined
 from vpo_lite.report import write_report
 from vpo_lite.training.record import StepRecord

@@ -11,8 +11,8 @@ import plotly.io as pio
 import pytest
 
 from vpo_lite import figures
-from vpo_lite.figure_parts import Drawn
-from vpo_lite.in_words import folded, in_words
+from vpo_lite.figures.parts import Drawn
+from vpo_lite.figures.words import folded, in_words
 from vpo_lite.markup import plain
 
 SCRIPT = "<script>alert(1)</script>"

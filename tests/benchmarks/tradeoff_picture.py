@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import study_page
 
-from vpo_lite.looks import FRONT, STYLES
+from vpo_lite.figures.looks import FRONT, STYLES
 from vpo_lite.studies import tables
 from vpo_lite.studies.results import SHIPPED
 

@@ -14,7 +14,7 @@ import envs
 from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
-from vpo_lite.figure_parts import live
+from vpo_lite.figures.parts import live
 from vpo_lite.lab import Lab
 from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups

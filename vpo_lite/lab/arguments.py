@@ -3,7 +3,7 @@
 import threading
 
 from ..checks import shown
-from ..looks import WIDE
+from ..figures.looks import WIDE
 from ..options import Option
 from .layout import LEAST
 

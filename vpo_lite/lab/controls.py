@@ -12,7 +12,7 @@ import ipywidgets as widgets
 import envs
 
 from ..estimators import METHODS
-from ..looks import look
+from ..figures.looks import look
 from .buttons import BUTTONS, HINTS
 from .curves import COVERAGE, DIVERSITY, offered
 from .faces import face_of

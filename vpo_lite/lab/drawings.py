@@ -9,7 +9,7 @@ from envs import Maze, walk
 from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 
 from ..checks import shortened
-from ..looks import look
+from ..figures.looks import look
 from .faces import face_of
 from .view import View
 from .words import is_maze

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import envs
 
 from ..checks import shown
-from ..looks import WIDE
+from ..figures.looks import WIDE
 from ..messages import check_names
 from ..tasks import DEFAULT
 from ..tasks.maze import MazeTask

@@ -16,8 +16,8 @@ from IPython.display import DisplayHandle, display
 
 import envs
 
-from ..figure_parts import bundle, live
-from ..in_words import listed
+from ..figures.parts import bundle, live
+from ..figures.words import listed
 from ..markup import Html, html, joined
 from ..names import custom_widgets, named
 from .controls import Controls, put, row

@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ..estimators import METHODS
-from ..figure_parts import MOST_DOTS, Drawn, dots
-from ..looks import FRONT, WIDE, look, on_page
+from ..figures.looks import FRONT, WIDE, look, on_page
+from ..figures.parts import MOST_DOTS, Drawn, dots
 from ..markup import html
 from ..objective import winners
 from .curves import BELOW_MARKS, COVERAGE, DIVERSITY, changes, in_short, last_step, span, values

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..looks import FRONT, look, on_page
+from ..figures.looks import FRONT, look, on_page
 from ..markup import count, html
 from .faces import Face
 from .layout import Page

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .. import metrics
-from ..looks import look
+from ..figures.looks import look
 from ..markup import Html, html, in_lines, joined
 from ..tasks.maze import MazeTask
 from ..training import watch

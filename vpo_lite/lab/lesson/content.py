@@ -11,7 +11,7 @@ import numpy as np
 
 from ...checks import shortened
 from ...exact import exact_set_reward
-from ...looks import STYLES, Look, look
+from ...figures.looks import STYLES, Look, look
 from ...objective import sample_weights, sampling_method
 from ...randomness import generator
 from ..codes import decode

@@ -7,7 +7,7 @@ import inspect
 import math
 
 from ...estimators import METHODS
-from ...looks import look
+from ...figures.looks import look
 from ..curves import changes
 from ..drawings import rules
 from ..words import where

@@ -12,8 +12,8 @@ from collections import Counter
 import numpy as np
 import plotly.graph_objects as go
 
+from ..markup import Html, html, joined, plain
 from .hover import entry, filled, missing, number, unpacked, without_extra
-from .markup import Html, html, joined, plain
 
 KINDS = ("scatter", "scatterternary", "bar", "heatmap")  # of traces: what this package draws
 LISTED = 30  # markers that are named one by one; of more their number and their range are said

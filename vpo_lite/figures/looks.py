@@ -7,8 +7,8 @@ grey print and from the back of a room. tests/test_accessibility.py measures all
 
 from typing import NamedTuple, TypeVar
 
-from .checks import shown
-from .estimators import METHODS
+from ..checks import shown
+from ..estimators import METHODS
 
 Labelled = TypeVar("Labelled")
 
@@ -104,6 +104,16 @@ def on_page(colour: str, dark: bool) -> str:
 def stroke(colour: str, dash: str) -> dict:
     """A curve's line: thick enough for the back of a room."""
     return {"color": colour, "dash": dash, "width": 3}
+
+
+def see_through(colour: str, opacity: float) -> str:
+    """A colour for an area that shows what it covers.
+
+    >>> see_through("#0072B2", 0.2)
+    'rgba(0,114,178,0.2)'
+    """
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
 
 
 def note(text: str) -> dict:

@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from .checks import shown
-from .figure_parts import clouds, finish, room
+from ..checks import shown
 from .looks import LEVEL, WIDE, by_label, look, note, stroke
+from .parts import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
 

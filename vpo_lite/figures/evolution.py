@@ -11,9 +11,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from .checks import check_finite, shown
-from .figure_parts import finish
+from ..checks import check_finite, shown
 from .looks import FRONT, WIDE, by_label, look, stroke
+from .parts import finish
 
 PASSED = [[0, "#E3EEF6"], [1, "#4CA3D9"]]  # light to dark, and black numbers stand out from all
 EMPTY = "#F1F1F1"  # a cell without an elite

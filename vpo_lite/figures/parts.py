@@ -8,7 +8,10 @@ dots        as many sampled weights as a page can draw
 clouds      answers in two objectives; room: an axis that holds them
 """
 
+from __future__ import annotations  # read at once, go.FigureWidget would bring ipywidgets
+
 import threading
+from collections.abc import Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -18,9 +21,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
+from numpy.typing import ArrayLike
 
-from .in_words import folded, in_words
 from .looks import EDGE, look
+from .words import folded, in_words
 
 CONFIG = {"showSendToCloud": False, "displaylogo": False}  # no button sends a figure anywhere
 
@@ -73,7 +77,7 @@ def _live_figure() -> type:
     return Live
 
 
-def live(*args: Any, **parts: Any) -> "go.FigureWidget":  # as text: looking it up brings ipywidgets
+def live(*args: Any, **parts: Any) -> go.FigureWidget:
     """A figure that code and sliders change while it is shown. Takes what `FigureWidget` takes.
 
     A view begins with what the figure holds at that moment. With plotly alone a cell that is run
@@ -105,7 +109,7 @@ def finish(figure: go.Figure, title: str | None, width: int, height: int) -> Dra
     return figure
 
 
-def dots(W) -> tuple[np.ndarray, str]:
+def dots(W: ArrayLike) -> tuple[np.ndarray, str]:
     """The weights to draw out of W (K, d), and their name in a legend: all up to `MOST_DOTS`, else
     so many of them, evenly spread over the rows.
 
@@ -120,7 +124,7 @@ def dots(W) -> tuple[np.ndarray, str]:
     return W[rows], f"sampled weights: {MOST_DOTS:,} of {len(W):,}"
 
 
-def clouds(figure: go.Figure, runs, axes: tuple[int, int]) -> None:
+def clouds(figure: go.Figure, runs: Mapping[str, ArrayLike], axes: tuple[int, int]) -> None:
     """Draw runs {label: rewards (n, d)} in two objectives: a marker for each distinct pair, which
     grows with its number of answers.
     """

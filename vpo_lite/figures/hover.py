@@ -1,11 +1,11 @@
-"""Values and hover texts of a plotly figure in words, for `in_words`."""
+"""Values and hover texts of a plotly figure in words, for `words`."""
 
 import base64
 import re
 
 import numpy as np
 
-from .markup import plain
+from ..markup import plain
 
 
 def unpacked(value):
