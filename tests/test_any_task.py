@@ -23,7 +23,7 @@ import vpo_lite as vpo
 from vpo_lite.checks import shown
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
-from vpo_lite.report import write_report
+from vpo_lite.pages import write_report
 from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers

@@ -17,11 +17,12 @@ from IPython.lib.pretty import pretty
 import envs
 import vpo_lite as vpo
 from vpo_lite import files
-from vpo_lite.cli import decomposition, main
+from vpo_lite.cli import main
+from vpo_lite.cli import report as report_command
 from vpo_lite.decomposition import read_rewards, words
 from vpo_lite.decomposition.measured import best_of_highest, correlations, effective_dimensions
 from vpo_lite.markup import html
-from vpo_lite.report import write_rewards
+from vpo_lite.pages import write_rewards
 
 COMPROMISE = np.array([[1, 0], [0, 1], [0.6, 0.6]])
 LINE = np.linspace(0, 1, 11)
@@ -629,7 +630,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sampled(
     else:
         monkeypatch.delattr(vpo, "figures")  # it is loaded here, if it was not
         monkeypatch.setitem(sys.modules, "vpo_lite.figures", None)
-    monkeypatch.setattr(decomposition, "_of_a_task", None)  # fails if it is called
+    monkeypatch.setattr(report_command, "_of_a_task", None)  # fails if it is called
     assert main([*ASKED, "--html", str(page)]) == 2
     out, err = capsys.readouterr()
     wanted = "needs plotly" if why == "no plotly" else f"{page}: cannot be written"

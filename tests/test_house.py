@@ -30,7 +30,7 @@ CORE += "hedging negative_controls intervals names odd_rewards awaiting"
 FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
-    "report": "report",
+    "pages": "pages",
     "cli": "cli",
     "machine": "cli",
 }
@@ -46,12 +46,12 @@ ARROWS = {  # package -> the packages that it may import, besides itself
     "studies": "core, tasks, policy, training, search",
     "integrations": "core, tasks, policy, training",
     "decomposition": "core, figures",
-    "report": "core, training, figures, decomposition",
+    "pages": "core, training, figures, decomposition",
     "teaching": "core",
     "lab": "core, tasks, policy, training, figures",
     "classroom": "core, tasks, policy, training, lab",
     "cli": "core, tasks, policy, training, pocket, search, studies, lab, figures, "
-    "decomposition, report, integrations, classroom, teaching, front door",
+    "decomposition, pages, integrations, classroom, teaching, front door",
     "front door": "core",  # the rest of its names are looked up in a table on first use
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
@@ -83,7 +83,7 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
 DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 LIBRARIES = {  # library -> the packages or single modules that may import it
     "numpy": "envs, core, tasks, policy, training, pocket, search, studies, integrations, figures, "
-    "decomposition, report, lab, cli, teaching",
+    "decomposition, pages, lab, cli, teaching",
     "gymnasium": "envs",
     "scipy": "core",
     "moocore": "core",
@@ -130,7 +130,7 @@ LATE = {
 LONGEST = 350  # lines of a file
 ESCAPES = "vpo_lite/markup.py"  # the one file that turns texts into HTML
 DRAWN_ELSEWHERE = {  # file that takes HTML as it is -> from whom
-    "vpo_lite/report.py": "plotly",
+    "vpo_lite/pages.py": "plotly",
     "vpo_lite/lab/panel.py": "envs.drawing, which escapes for itself",
 }
 REASON = "Longer than 350 lines because"  # in the head of a longer file
@@ -313,7 +313,7 @@ def unescaped(root):
         for found in imports_of(tree):
             if found.partition(".")[0] in ("html", "markupsafe", "jinja2"):
                 yield f"{file}: imports {found.partition('.')[0]}"
-        if package_of(module) in ("lab", "report", "teaching"):
+        if package_of(module) in ("lab", "pages", "teaching"):
             for node in ast.walk(tree):
                 if tags_by_hand(node, tree, file):
                     yield f"{file}:{node.lineno}: {ast.unparse(node)[:60]}"
@@ -511,7 +511,7 @@ SOUND = {
     "vpo_lite/figures/series.py": "import plotly.graph_objects as go\n",
     "vpo_lite/decomposition/report.py": "def f():\n    from .. import figures\n",
     "vpo_lite/teaching/guess.py": "def f():\n    import ipywidgets\n",
-    "vpo_lite/report.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
+    "vpo_lite/pages.py": "from . import figures\nx = '<p>{}'\nhtml(x, Html(f(x)))\n",
     "vpo_lite/lab/__init__.py": "from .session import Lab  # on a maze\n",
     "vpo_lite/lab/session.py": "def f():\n    import torch\n    from .panel import Panel\n",
     "vpo_lite/lab/panel.py": "import ipywidgets  # beside the maze\nfrom .board import Board\n",
@@ -620,9 +620,9 @@ FAULTS = [
     ),
     (
         wrong_libraries,
-        "vpo_lite/report.py",
+        "vpo_lite/pages.py",
         "def f():\n    import pandas",
-        "vpo_lite/report.py:2: may not import pandas",
+        "vpo_lite/pages.py:2: may not import pandas",
     ),
     (says_maze, "vpo_lite/cli.py", "x = 1\n# A Maze", "vpo_lite/cli.py:2: # A Maze"),
     (says_maze, "vpo_lite/lab/help.md", "MAZES", "vpo_lite/lab/help.md:1: MAZES"),
@@ -642,7 +642,7 @@ FAULTS = [
     ),
     *(
         (unescaped, file, code, f"{file}:1: {code}")
-        for file in ("vpo_lite/lab/session.py", "vpo_lite/report.py", "vpo_lite/teaching/a.py")
+        for file in ("vpo_lite/lab/session.py", "vpo_lite/pages.py", "vpo_lite/teaching/a.py")
         for code in (
             "f'<b>{x}</b>'",
             "f'<{x}>'",

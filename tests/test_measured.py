@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import report
+from vpo_lite import pages
 from vpo_lite.cli import main
 from vpo_lite.cli.told import better_before
 from vpo_lite.files import DamagedError
@@ -210,7 +210,7 @@ def test_lines_that_are_not_of_this_run_or_out_of_order_are_said(whole, steps, t
     with pytest.raises(
         DamagedError, match=rf"line 2: field step: expected .*, not {steps[1]}; put"
     ):
-        report.write_report([run], tmp_path / "page.html", vpo.compare([run]))
+        pages.write_report([run], tmp_path / "page.html", vpo.compare([run]))
     with pytest.raises(DamagedError, match="line 2: field step"):
         Run.resume(run, steps=6)
     assert (run / "measured.jsonl").read_text() == "".join(lines)
@@ -227,7 +227,7 @@ def test_a_lost_line_is_said_and_its_cure_works(config, lost, tmp_path):
     file.write_text("".join(lines[: lost - 1] + lines[lost:]))
     said = rf"measured\.jsonl: lost the line of adapter-{lost}; .* or remove it"
     with pytest.raises(DamagedError, match=said):
-        report.write_report([run], page, vpo.compare([run]))
+        pages.write_report([run], page, vpo.compare([run]))
     with pytest.raises(DamagedError, match=said):
         Run.resume(run, steps=6)
     assert not page.exists() and RunFolder(run).finished
@@ -238,7 +238,7 @@ def test_a_lost_line_is_said_and_its_cure_works(config, lost, tmp_path):
     for _ in trained_on.steps():
         pass
     trained_on.finish()
-    report.write_report([run], page, vpo.compare([run]))
+    pages.write_report([run], page, vpo.compare([run]))
     assert [row["step"] for row in RunFolder(run).measured()] == [4, 5]
 
 
@@ -260,17 +260,17 @@ def test_the_report_draws_a_budget_that_all_measurements_have(whole, tmp_path):
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     rows[1]["best_at_k"].pop("3")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report.write_report([run], page, vpo.compare([run]))
+    pages.write_report([run], page, vpo.compare([run]))
     assert "any@1" in page.read_text().partition("Measured over training")[2]
     del rows[1]["any_at_k"]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report.write_report([run], page, vpo.compare([run]))
+    pages.write_report([run], page, vpo.compare([run]))
     drawn = page.read_text().partition("Measured over training")[2]
     assert "best@1" in drawn and "any@1" not in drawn
     rows[1]["best_at_k"] = {}
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DamagedError, match=r"line 2: field best_at_k should .*\b1\b"):
-        report.write_report([run], page, vpo.compare([run]))
+        pages.write_report([run], page, vpo.compare([run]))
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_the_command_line_says_what_it_measures_and_the_report_draws_it(
         assert len(line[line.index("measured") :]) <= 100
     assert main(["compare", str(out), "--html", str(tmp_path / "page.html")]) == 0
     assert "Measured over training" in (tmp_path / "page.html").read_text()
-    points, summary = report._points(folder), json.loads((out / "summary.json").read_text())
+    points, summary = pages._points(folder), json.loads((out / "summary.json").read_text())
     assert list(points) == [0, 1, 2, 3, 4]
     assert points[0]["coverage"] == summary["start"]["coverage"]
     assert points[4]["coverage"] == summary["coverage"]
@@ -333,11 +333,11 @@ def test_a_model_that_was_trained_elsewhere_is_measured_and_compared(whole, tmp_
     assert theirs["elsewhere"] and not ours["elsewhere"] and theirs["tokens"] is None
     assert [ours["label"], theirs["label"]] == ["vpo", "merged, asked as vpo"]
     assert not ours["other_problems"]
-    report.write_report([whole, whole], page, [theirs, ours])
+    pages.write_report([whole, whole], page, [theirs, ours])
     with pytest.raises(
         ValueError, match=r"page\.html: draws how runs trained, .* leave --html out"
     ):
-        report.write_report([whole], page, [theirs])
+        pages.write_report([whole], page, [theirs])
     assert main(["evaluate", str(folder)]) == 2
     said = f"{folder}: a model, no run; measure it as a run is: vpo-lite evaluate RUN --model "
     assert said in capsys.readouterr().err
@@ -410,5 +410,5 @@ def test_ctrl_c_in_a_measurement_stops_at_once_and_loses_no_step(
 @pytest.mark.slow
 def test_a_report_of_runs_that_measured_nothing_on_the_way_has_no_such_part(runs, tmp_path):
     page, finished = tmp_path / "page.html", str(runs / "finished")
-    report.write_report([finished], page, vpo.compare([finished]))
+    pages.write_report([finished], page, vpo.compare([finished]))
     assert "Measured over training" not in page.read_text()

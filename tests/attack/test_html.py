@@ -17,7 +17,7 @@ from vpo_lite.lab.recordings import read
 from vpo_lite.lab.view import Run
 from vpo_lite.lab.words import status_line
 from vpo_lite.markup import Html, html, joined
-from vpo_lite.report import write_report
+from vpo_lite.pages import write_report
 from vpo_lite.training.record import StepRecord
 
 PLAIN = "harmless"

@@ -14,11 +14,11 @@ from ..training.errors import TrainingError
 from . import (
     classroom,
     course,
-    decomposition,
     export,
     measure,
     pretrain,
     records,
+    report,
     study,
     train,
 )
@@ -128,8 +128,8 @@ _COMMANDS = {
     ),
     "report": Command(
         "say before any training what sets of answers can gain on a task or on rewards in a file",
-        decomposition.flags,
-        decomposition.run,
+        report.flags,
+        report.run,
         "vpo-lite report --task hops --show 2\nvpo-lite report --rewards rewards.npy",
     ),
     "evaluate": Command(

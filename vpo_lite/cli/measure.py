@@ -195,7 +195,7 @@ def compare_runs(options) -> int:
         from ..training.side_by_side import differences, dropped, table
 
         if options.html:
-            from ..report import check_page, write_report
+            from ..pages import check_page, write_report
 
             check_page(options.html)
         rows = compare(options.folders)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vpo_lite as vpo
-from vpo_lite import report
+from vpo_lite import pages
 from vpo_lite.cli import main
 from vpo_lite.training.side_by_side import table
 
@@ -77,14 +77,14 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
 def test_the_page_has_the_columns_of_the_table(runs):
     """Only the page had the tokens per answer, and only the table the repeats."""
     rows = vpo.compare(runs)
-    titles = re.findall(r'<th scope="col">(.*?)</th>', report._table(rows))
+    titles = re.findall(r'<th scope="col">(.*?)</th>', pages._table(rows))
     assert titles == re.split(r" {2,}", table(rows).splitlines()[0])
     assert {"repeats", "tokens per answer", "any@30"} <= {*titles}
 
 
 @pytest.mark.slow
 def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(runs):
-    series = report._series(vpo.compare(runs), ["diversity"])
+    series = pages._series(vpo.compare(runs), ["diversity"])
     sampled = {}
     for folder in runs:
         lines = [
@@ -93,7 +93,7 @@ def test_the_curves_over_tokens_begin_at_none_and_count_what_was_sampled_before(
         sampled.setdefault(lines[0]["method"], []).append(lines[0]["tokens"])
     for label, found in series.items():
         assert found["step"].tolist() == [1, 2]
-        assert found[report.TOKENS].tolist() == [0, np.mean(sampled[label]) / 1000]
+        assert found[pages.TOKENS].tolist() == [0, np.mean(sampled[label]) / 1000]
         assert found["diversity"].shape == (len(sampled[label]), 2)
 
 
@@ -109,7 +109,7 @@ def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
             part["per_problem"]["coverage"] = [None]
         (hidden[-1] / "summary.json").write_text(json.dumps(summary))
     for folders, drawn in ((runs, "coverage"), (hidden, "set reward")):
-        page = report.write_report(folders, tmp_path / "page.html", vpo.compare(folders))
+        page = pages.write_report(folders, tmp_path / "page.html", vpo.compare(folders))
         found = re.findall(r"(coverage|set reward)\. Across: (?:step|tokens)", page.read_text())
         assert found == [drawn, drawn]
 
@@ -119,7 +119,7 @@ def test_any_k_stands_beside_best_k_where_all_rows_have_it(runs):
     rows = vpo.compare(runs)
     for i, row in enumerate(rows):
         row["any_at_k"] = {k: 0.1 * i + 0.01 * int(k) for k in row["best_at_k"]}
-    drawn = {(line.name, line.xaxis): line for line in report._pools(rows).data}
+    drawn = {(line.name, line.xaxis): line for line in pages._pools(rows).data}
     assert len(drawn) == 2 * len(rows)
     for row in rows:
         name = row["method"].upper()
@@ -127,7 +127,7 @@ def test_any_k_stands_beside_best_k_where_all_rows_have_it(runs):
             line = drawn[name, axis]
             assert dict(zip(map(str, line.x), line.y, strict=True)) == pytest.approx(values)
     rows[0]["any_at_k"] = None
-    assert {line.xaxis for line in report._pools(rows).data} == {"x"}
+    assert {line.xaxis for line in pages._pools(rows).data} == {"x"}
 
 
 WIDE = """() => { const seen = document.documentElement, inside = [];

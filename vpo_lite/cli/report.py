@@ -71,7 +71,7 @@ def _settings():
 def run(options) -> int:
     if options.html:
         with requests():
-            from ..report import check_page
+            from ..pages import check_page
 
             check_page(options.html)
     if options.rewards is not None:
@@ -116,14 +116,14 @@ def _tell(options, report, figures: dict, head: str, more=(), seen=()) -> int:
     """Print the report, or all its figures as JSON, and then write the page that was asked for:
     what took long to sample is not lost where that fails. Returns the exit status.
 
-    head, more, seen: as in :func:`vpo_lite.report.write_rewards`
+    head, more, seen: as in :func:`vpo_lite.pages.write_rewards`
     """
     if options.json:
         print_json(figures | report.to_json())
     else:
         print("\n\n".join([head, str(report), *map(in_lines, more), *seen]))
     if options.html:
-        from ..report import write_rewards
+        from ..pages import write_rewards
 
         try:
             write_rewards(report, options.html, head=head, more=more, seen=seen)
