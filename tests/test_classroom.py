@@ -195,8 +195,8 @@ def test_lab_asks_nobody_about_news(tmp_path, monkeypatch):
 
 def test_each_check_is_a_line_with_its_cure_where_it_fails(capsys, monkeypatch):
     found = {
-        "one": lambda: check.Found(True, "1 of 1", "none needed"),
-        "two": lambda: check.Found(False, "0 of 2", "get more"),
+        "one": lambda: check.Checked(True, "1 of 1", "none needed"),
+        "two": lambda: check.Checked(False, "0 of 2", "get more"),
     }
     monkeypatch.setattr(check, "CHECKS", found)
     assert main(["doctor", "--class"]) == 1

@@ -1,6 +1,6 @@
 """The check of the day before a class: what it needs, found or not on this machine.
 
-Each check takes no arguments and returns a :class:`Found`. The training comes last; it takes the
+Each check takes no arguments and returns a :class:`Checked`. The training comes last; it takes the
 longest.
 """
 
@@ -24,7 +24,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "microsoft-edge")
 BROWSERS = ("firefox", *CHROMIUM)
 
 
-class Found(NamedTuple):
+class Checked(NamedTuple):
     """What a check found. cure: what to do where it is not enough."""
 
     enough: bool
@@ -40,13 +40,13 @@ def version(package: str) -> str:
         return ""
 
 
-def cores() -> Found:
+def cores() -> Checked:
     count = sandbox.cores()
     cure = "training is slow here: show a recording (vpo-lite classroom --recording NAME)"
-    return Found(count >= CORES, f"{count}; a class needs {CORES}", cure)
+    return Checked(count >= CORES, f"{count}; a class needs {CORES}", cure)
 
 
-def memory() -> Found:
+def memory() -> Checked:
     import torch
 
     from ..policy.room import available_memory, size
@@ -54,11 +54,11 @@ def memory() -> Found:
     free = available_memory(torch.device("cpu"))
     needed = f"a class needs {size(MEMORY)}"
     if free is None:
-        return Found(True, f"not known on this system; {needed}", "")
-    return Found(free >= MEMORY, f"{size(free)} free; {needed}", "close other programs")
+        return Checked(True, f"not known on this system; {needed}", "")
+    return Checked(free >= MEMORY, f"{size(free)} free; {needed}", "close other programs")
 
 
-def disk() -> Found:
+def disk() -> Checked:
     """The disk of the folder in which the command was started: copies and runs go there."""
     from ..policy.room import size
 
@@ -69,51 +69,51 @@ def disk() -> Found:
         with tempfile.TemporaryDirectory(dir=here):
             pass
     except OSError as error:
-        return Found(
+        return Checked(
             False, f"{here} cannot be written ({error.strerror})", "start in another folder"
         )
-    return Found(free >= DISK, value, "delete files, or start in a folder on another disk")
+    return Checked(free >= DISK, value, "delete files, or start in a folder on another disk")
 
 
-def browser() -> Found:
+def browser() -> Checked:
     if sys.platform in ("darwin", "win32"):
-        return Found(True, "the system's own", "")
+        return Checked(True, "the system's own", "")
     found = next(filter(shutil.which, BROWSERS), "")
     cure = "install one, such as firefox or chromium; or open the address on another machine"
-    return Found(bool(found), found or "none on PATH", cure)
+    return Checked(bool(found), found or "none on PATH", cure)
 
 
-def packages() -> Found:
+def packages() -> Checked:
     found = {name: version(name) for name in LAB}
     missing = [name for name, its in found.items() if not its]
     if missing:
-        return Found(False, f"{', '.join(missing)} missing", notebooks.install_command("lab"))
+        return Checked(False, f"{', '.join(missing)} missing", notebooks.install_command("lab"))
     try:
         check_jupyter_writes()
     except ValueError as error:
         fault, _, cure = str(error).partition("; ")
-        return Found(False, fault, cure)
-    return Found(True, ", ".join(f"{name} {its}" for name, its in found.items()), "")
+        return Checked(False, fault, cure)
+    return Checked(True, ", ".join(f"{name} {its}" for name, its in found.items()), "")
 
 
-def ports() -> Found:
+def ports() -> Checked:
     uses = {LAB_PORT: "JupyterLab", PORT: "classroom"}
     free = {port: port_is_free(port) for port in uses}
     value = ", ".join(
         f"{port} ({use}) {'free' if free[port] else 'taken'}" for port, use in uses.items()
     )
     cure = f"end the program that holds {PORT}, or use --port N"
-    return Found(free[PORT], value, cure)  # JupyterLab takes the next free one
+    return Checked(free[PORT], value, cure)  # JupyterLab takes the next free one
 
 
-def notebooks_there() -> Found:
+def notebooks_there() -> Checked:
     place = notebooks.folder()
     if place is None:
-        return Found(False, "none", notebooks.install_command())
-    return Found(True, f"{len(list(place.glob('*.ipynb')))} in {place}", "")
+        return Checked(False, "none", notebooks.install_command())
+    return Checked(True, f"{len(list(place.glob('*.ipynb')))} in {place}", "")
 
 
-def recordings() -> Found:
+def recordings() -> Checked:
     from ..lab.recordings import read, shipped
 
     names, damaged = shipped(), ""
@@ -123,11 +123,11 @@ def recordings() -> Found:
         except ValueError as error:
             damaged = damaged or str(error)
     if damaged or not names:
-        return Found(False, damaged or "none", f"install again: {notebooks.install_command()}")
-    return Found(True, f"{len(names)} can be opened", "")
+        return Checked(False, damaged or "none", f"install again: {notebooks.install_command()}")
+    return Checked(True, f"{len(names)} can be opened", "")
 
 
-def training() -> Found:
+def training() -> Checked:
     """Two steps with the settings of the first notebook. The first one also warms up."""
     from ..lab import Lab
     from ..training.errors import TrainingError
@@ -138,15 +138,15 @@ def training() -> Found:
         config = Lab().config
         step = [record.seconds for record in train(config.but(steps=2))][-1]
     except (TrainingError, MemoryError) as error:
-        return Found(False, f"failed: {error}", cure)
+        return Checked(False, f"failed: {error}", cure)
     except (OSError, ValueError) as error:
-        return Found(False, f"failed: {error}", "vpo-lite doctor says what is missing")
+        return Checked(False, f"failed: {error}", "vpo-lite doctor says what is missing")
     whole = step * config.steps
     value = f"{step:.1f} s a step; {config.steps} steps take about {whole:.0f} s"
-    return Found(whole <= PATIENCE, value, cure)
+    return Checked(whole <= PATIENCE, value, cure)
 
 
-CHECKS: dict[str, Callable[[], Found]] = {
+CHECKS: dict[str, Callable[[], Checked]] = {
     "cores": cores,
     "memory": memory,
     "disk": disk,

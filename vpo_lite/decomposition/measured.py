@@ -37,7 +37,7 @@ class Target(NamedTuple):
     components: np.ndarray
 
 
-class Measured(NamedTuple):
+class Decomposition(NamedTuple):
     """One problem's part of a `RewardReport`; `coverage` is empty if nothing was earned."""
 
     coverage: dict[int, float]
@@ -156,7 +156,7 @@ def names_of(objectives, d) -> tuple[str, ...]:
 # ---- one problem ----
 
 
-def measure(x: Problem, alpha: float) -> Measured:
+def measure(x: Problem, alpha: float) -> Decomposition:
     """All figures of one problem."""
     vectors, which = np.unique(x.rewards, axis=0, return_inverse=True)  # equal answers are one
     which = which.reshape(-1)
@@ -177,7 +177,7 @@ def measure(x: Problem, alpha: float) -> Measured:
             chosen = {m: kept[found.indices] for m, found in best.items()}
             target = _follow(x, vectors, which, scores, chosen)
     valid = x.rewards[x.valid]
-    return Measured(
+    return Decomposition(
         coverage=coverage,
         average=average,
         utility=whole,

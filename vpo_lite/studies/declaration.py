@@ -9,7 +9,7 @@ Shipped ones lie in ``declared/``. A file of your own has the same form:
     beyond = {vpo = [4e-3]}     # tried with --every-rate alone; the choice is not among these
     seeds = 3                   # runs at the learning rate that was chosen
     baseline = "grpo_x3"        # the kind that the others are compared with
-    measured = {problems = 64, between = 16, validation = 16}  # where a task has few: see Measured
+    measured = {problems = 64, between = 16, validation = 16}  # for few: see HowMeasured
     # measured = {chosen_by = "any@1"}  # the figure that chooses learning rates, instead of any@10
 
     [kinds.vpo]
@@ -81,7 +81,7 @@ class Kind(Schema):
     vary: dict[str, Values] = Field(default_factory=dict)
 
 
-class Measured(Schema):
+class HowMeasured(Schema):
     """What is measured: at the end on ``problems`` held-out problems, before on ``between``.
 
     - checkpoints: how often, over training; validation: problems that choose the learning rate
@@ -130,7 +130,7 @@ class Declaration(Schema):
     beyond: dict[Name, Rates] = Field(default_factory=dict)
     seeds: Count
     baseline: Name
-    measured: Measured = Measured()
+    measured: HowMeasured = HowMeasured()
     kinds: Annotated[dict[Name, Kind], Field(min_length=1)]
     search: Searched | None = None
 

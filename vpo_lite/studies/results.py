@@ -12,7 +12,7 @@ from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, digest, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
 from ..training.schemas import Records
-from .declaration import Job, Measured, Study
+from .declaration import HowMeasured, Job, Study
 from .made_from import NOW, Contents, check_alike
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -103,7 +103,7 @@ def read_result(study: Study, folder, job: Job) -> Result:
 def _check_measured(path, found: Result, study: Study, job: Job) -> None:
     """DamagedError where a run was measured otherwise than the study states."""
     for what, there, wanted in (
-        ("measured", Measured().model_dump() | found.measured, study.measured.model_dump()),
+        ("measured", HowMeasured().model_dump() | found.measured, study.measured.model_dump()),
         ("judged", found.judged, judged(job)),
     ):
         for name in sorted({*there, *wanted}):

@@ -23,7 +23,7 @@ EVERY = 20.0  # seconds between two states: a kill costs these, and the step tha
 RUN, MEASURED = "run", "measured.json"
 
 
-class _Measured(Schema):
+class _Kept(Schema):
     """What was measured so far, what the run is made from, and the batches that fitted into memory
     when it began: with others it would round otherwise.
     """
@@ -76,14 +76,14 @@ class UnderWay:
             self.close()
             raise
 
-    def _begun(self) -> _Measured | None:
+    def _begun(self) -> _Kept | None:
         """What was measured of the run that lies there, whose folder is locked now; None where
         none does, or not this one.
         """
         try:
             self._folder = RunFolder.open(self._folder.path)
             self._folder.lock()
-            kept = read_json(self._folder.path / MEASURED, _Measured)
+            kept = read_json(self._folder.path / MEASURED, _Kept)
             began, now = self._folder.config().to_json(), self.config.to_json()
         except ValueError:
             return None

@@ -25,7 +25,7 @@ UNREAD = 0.9  # share of the answers that cannot be read, from which on it is sa
 MANY = 0.1  # share of the rollouts that were cut off, above which it is said
 
 
-class Scored(Protocol):
+class HasAnswers(Protocol):
     """Answers to one problem: a :class:`~.record.Group` or :class:`~.answers.Answers`."""
 
     instance: Any
@@ -128,7 +128,7 @@ class Watch:
     _spread: dict[str, float] = field(default_factory=dict, init=False)
     _said: set[str] = field(default_factory=set, init=False)
 
-    def look(self, groups: Iterable[Scored]) -> list[str]:
+    def look(self, groups: Iterable[HasAnswers]) -> list[str]:
         """Add these answers; returns what is to be said for the first time."""
         for group in groups:
             self._add(group)
@@ -139,7 +139,7 @@ class Watch:
         self._said.update(fresh)
         return [self.now[kind] for kind in fresh]
 
-    def _add(self, group: Scored) -> None:
+    def _add(self, group: HasAnswers) -> None:
         task, x = self.task, group.instance
         read = np.array([[a is not None for a in row] for row in group.answers], dtype=bool)
         rewards = group.rewards.reshape(read.size, -1)
