@@ -28,8 +28,7 @@ from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.confounders import in_one_line
 from vpo_lite.training.evaluate import evaluate, sample_pools
-from vpo_lite.training.folders import RunFolder
-from vpo_lite.training.folders import settings as stored
+from vpo_lite.training.folders import RunFolder, stored_settings
 from vpo_lite.training.learner import Learner
 from vpo_lite.training.measure import (
     means,
@@ -418,7 +417,7 @@ def made(tmp_path):
         folder.mkdir()
         usual = {} if "task" in settings else {"maze_seed": 1003}
         config = TrainConfig.preset("demo", **usual | settings)
-        (folder / "config.json").write_text(json.dumps(stored(config, None)))
+        (folder / "config.json").write_text(json.dumps(stored_settings(config, None)))
         per_problem = base["per_problem"] | {"coverage": [coverage]}
         summary = base | {
             "method": config.method,
@@ -462,7 +461,7 @@ def test_options_of_the_engine_make_another_kind_but_where_it_computes_does_not(
     def on_trl(name, seed=0, **options):
         folder = made(name, 0.8, seed=seed)
         config, engine = RunFolder(folder).config(), Engine(name="trl", options=options)
-        (folder / "config.json").write_text(json.dumps(stored(config, engine)))
+        (folder / "config.json").write_text(json.dumps(stored_settings(config, engine)))
         return folder
 
     first, other = on_trl("a"), on_trl("b", optim="sgd", dataloader_num_workers=2)

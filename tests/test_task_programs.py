@@ -24,7 +24,6 @@ from vpo_lite.tasks.program_rules import (
     PROGRAMS,
     SIZES,
     Examples,
-    front_of,
     outputs_of,
 )
 from vpo_lite.tasks.programs import ProgramsTask
@@ -165,25 +164,25 @@ def test_no_single_answer_covers_more_than_85_hundredths_over_400_seeds():
     best = []
     for kind in ("three", "two"):
         for seed in range(200):
-            front = front_of(KINDS[kind].instance(seed))
+            front = KINDS[kind].front(KINDS[kind].instance(seed))
             W = weights[front.shape[1]]
             W = W / W.sum(axis=1, keepdims=True)
             whole = (W @ front.T).max(axis=1).mean()
             best.append(front.mean(axis=1).max() / whole)
             assert best_single(front) == pytest.approx(best[-1], abs=0.01)
     assert max(best) <= 0.86 and not any(
-        (front_of(KINDS["two"].instance(s)) == 1).all(1).any() for s in range(200)
+        (KINDS["two"].front(KINDS["two"].instance(s)) == 1).all(1).any() for s in range(200)
     )
     rejected = Examples(
         ("1234", "2345", "3456", "4567", "9876"), ("2345", "3456", "4567", "5678", "6789")
     )  # plus four times, sort once
-    assert best_single(front_of(rejected)) > 0.85
+    assert best_single(KINDS["two"].front(rejected)) > 0.85
 
 
 def test_in_mode_single_one_rule_passes_all_and_is_the_front():
     for seed in range(20):
         tests = KINDS["single"].instance(seed)
-        assert front_of(tests).tolist() == [[1.0] * len(tests.inputs)]
+        assert KINDS["single"].front(tests).tolist() == [[1.0] * len(tests.inputs)]
         assert KINDS["single"].score([tests], [list(tests.rules)])[0].all()
 
 

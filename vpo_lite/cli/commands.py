@@ -159,7 +159,7 @@ _COMMANDS = {
     "score": Command(
         "score texts from any source as answers to records",
         records.score_flags,
-        records.score_answers,
+        records.score,
         "vpo-lite score --task hops --data records.jsonl --answers answers.jsonl",
     ),
     "data": Command(

@@ -296,7 +296,7 @@ def score_flags(made, arguments) -> None:
     add_task_options(made, arguments)
 
 
-def score_answers(options) -> int:
+def score(options) -> int:
     """Print one JSON line for each line of answers, in their order."""
     from ..training.answers import judge
 

@@ -49,7 +49,7 @@ from ..tasks.base import Prompt, Task
 from ..training.config import TrainConfig
 from ..training.contract import check_early_problems, check_problem, prompt_of, tokens_of
 from ..training.evaluate import held_out_seeds
-from ..training.folders import CONFIG, settings
+from ..training.folders import CONFIG, stored_settings
 from ..training.problems import seeds_of_step
 from ..training.run import settled
 from ..training.schemas import Engine
@@ -98,7 +98,7 @@ def export(
             f"model = {shown(config.model, 200)}: its tokenizer has no chat template, and veRL "
             "asks in chat messages; name an instruct model, or train natively"
         )
-    task, stored = config.make_task(), settings(config, Engine(name="verl"))
+    task, stored = config.make_task(), stored_settings(config, Engine(name="verl"))
     check_early_problems(task, config.answers, None)
     held_out = held_out_seeds(task, config.eval_problems, "eval_problems")
     rows = {

@@ -133,7 +133,7 @@ class SingleRule(Task):
         n = sizes[seed % len(sizes)]
         while True:
             tests = self._drawn(n, rng)
-            if self.rules == 1 or best_single(front_of(tests)) <= MOST_SINGLE:
+            if self.rules == 1 or best_single(_front(tests)) <= MOST_SINGLE:
                 return tests
 
     def _drawn(self, n: int, rng) -> Examples:
@@ -166,7 +166,7 @@ class SingleRule(Task):
         return tuple(f"test {i}" for i in range(1, len(instance.inputs) + 1))
 
     def front(self, instance) -> np.ndarray:
-        return front_of(instance)
+        return _front(instance)
 
     # --- the request for m programs, and its parser -----------------------------------------------
 
@@ -309,10 +309,10 @@ def passes_of(tests: Examples) -> np.ndarray:
     return passes
 
 
-def front_of(tests: Examples) -> np.ndarray:
+def _front(tests: Examples) -> np.ndarray:
     """The exact front (f, n): the non-dominated ones among what all programs pass.
 
-    >>> front_of(Examples(("3072", "9154"), ("2703", "0265"))).tolist()  # reverse, and plus
+    >>> _front(Examples(("3072", "9154"), ("2703", "0265"))).tolist()  # reverse, and plus
     [[0.0, 1.0], [1.0, 0.0]]
     """
     passes = passes_of(tests)

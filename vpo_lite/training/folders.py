@@ -82,7 +82,7 @@ class RunFolder:
         Nothing is changed then.
         """
         folder = cls(path)
-        stored, made = settings(config, engine), []
+        stored, made = stored_settings(config, engine), []
         try:
             folder._check_free()
             made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
@@ -403,7 +403,7 @@ def run_meant(path: Path) -> str:
     return ""
 
 
-def settings(config: TrainConfig, engine: Engine | None) -> dict:
+def stored_settings(config: TrainConfig, engine: Engine | None) -> dict:
     """What config.json holds. Raises DamagedError for a data file that cannot be read."""
     files = digests_now(config)
     beside = {FILES: files} if files else {}
