@@ -68,7 +68,7 @@ def evaluate_runs(options) -> int:
         from ..training.digests import digests_now, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.finished import check_method
-        from ..training.folders import ADAPTER, CONFIG, RunFolder
+        from ..training.folders import ADAPTER_FOLDER, CONFIG, RunFolder
         from ..training.memory import enough_memory
         from ..training.side_by_side import intervals, table
 
@@ -81,10 +81,9 @@ def evaluate_runs(options) -> int:
             if folder.engine().name == "verl":
                 cure = "README.md there says how to get the adapter from veRL; add --adapter FOLDER"
             raise Wrong(f"{options.folder}: not finished; {cure}")
-        if own and not (folder.path / ADAPTER).is_dir():
-            raise Wrong(
-                f"{folder.path / ADAPTER}: is not there; put it back, or name another --adapter"
-            )
+        trained = folder.path / ADAPTER_FOLDER
+        if own and not trained.is_dir():
+            raise Wrong(f"{trained}: is not there; put it back, or name another --adapter")
         if options.alpha is not None:
             (alpha,) = (option for option in config.options() if option.name == "alpha")
             config = config.but(alpha=alpha.read(options.alpha))
@@ -110,7 +109,7 @@ def evaluate_runs(options) -> int:
             )
         else:
             if adapter_folder(options.adapter) is None:
-                kept = sorted(map(str, folder.path.glob(f"{ADAPTER}*"))) or ["none"]
+                kept = sorted(map(str, folder.path.glob(f"{ADAPTER_FOLDER}*"))) or ["none"]
                 cure = f"of this run there is {', '.join(kept)}"
                 raise Wrong(f"--adapter {options.adapter}: holds no trained adapter; {cure}")
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)

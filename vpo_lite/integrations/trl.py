@@ -34,7 +34,7 @@ LOGGED = (
     "solved_rate",
     "repeat_rate",
 )
-UNREAD = (
+UNREAD_ADVICE = (
     "the model hardly writes the requested form, or max_completion_length cuts its answers off; "
     "raise that, or take an instruct model"
 )
@@ -111,7 +111,7 @@ class SetReward:
             self.task.check_policy(self.reward.answers, None)
         if self.reward.whole_groups:
             self.reward.check_group_size(self.group_size)
-        self.watch = Watch(self.task, unread=UNREAD)
+        self.watch = Watch(self.task, unread=UNREAD_ADVICE)
         self.watch_unasked = Watch(self.task, unread=UNASKED)
 
     @classmethod

@@ -44,7 +44,9 @@ except ImportError:  # everything here can be read and tested without veRL; it a
     RewardManagerBase = object
 
 HELD_OUT = "held_out"  # the split of rows that are measured, not trained on
-UNREAD = "do the prompts ask for their form, <answer_1> ... </answer_1>, <answer_2> and so on?"
+UNREAD_ADVICE = (
+    "do the prompts ask for their form, <answer_1> ... </answer_1>, <answer_2> and so on?"
+)
 
 
 class SetRewardManager(RewardManagerBase):
@@ -69,7 +71,7 @@ class SetRewardManager(RewardManagerBase):
         self.exact = dataclasses.replace(self.reward, K=math.inf)
         self.instance = functools.lru_cache(4096)(self.task.instance)
         self.names = common_objectives(self.task)
-        self.watch = Watch(self.task, unread=UNREAD)
+        self.watch = Watch(self.task, unread=UNREAD_ADVICE)
 
     async def run_single(self, data) -> dict:
         """The reward of a rollout: ``reward_score``, and figures in ``reward_extra_info``.

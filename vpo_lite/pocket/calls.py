@@ -15,7 +15,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.call_plans import KEYS, PROFILES, VALUES, CallPlans, front_of, plans_of
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
+from .recipe import FIRST_SEED, POCKET_ANSWERS, WEIGHTS, Recipe, some_weights
 
 _VALUES = {key: v for keys in KEYS.values() for key, v in zip(keys, VALUES, strict=True)}
 
@@ -124,7 +124,7 @@ class CallsRecipe(Recipe):
         rng = generator(self.seed, "demonstration", 0, str(i))
         request = self._task.instance(FIRST_SEED + i)
         first = batch < self.first_updates
-        m = 1 + batch % (2 if first else MOST_ANSWERS)
+        m = 1 + batch % (2 if first else POCKET_ANSWERS)
         weights = some_weights(4, rng)
         prompt = self._task.prompt(request, m, weights=weights, pocket=self.pocket())
         wrong = self.wrong_share / (2 if batch >= self.updates - self.last_updates else 1)
@@ -137,7 +137,7 @@ class CallsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads a generated
-request of the task calls and writes m = 1 to {MOST_ANSWERS} plans for it. It stands in for a
+request of the task calls and writes m = 1 to {POCKET_ANSWERS} plans for it. It stands in for a
 pretrained language model: it knows the format, finds the tools of each part and passes on its
 arguments. It is undecided which tools to take and sometimes gets a call wrong, so that
 reinforcement learning has something to teach. It is good for nothing else.""",

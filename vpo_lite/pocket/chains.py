@@ -14,7 +14,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.ambiguous_chains import NAMES, NONE, PRIORS, IndependentChains
 from ..tasks.base import Prompt, Task
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
+from .recipe import FIRST_SEED, POCKET_ANSWERS, WEIGHTS, Recipe, some_weights
 
 TRIES = 20  # to write a chain that is not in the set yet
 
@@ -99,7 +99,7 @@ class ChainsRecipe(Recipe):
         batch = i // self.batch
         rng = generator(self.seed, "demonstration", 0, str(i))
         task = self._tasks[int(rng.integers(len(self._tasks)))]
-        x, m = task.instance(FIRST_SEED + i), 1 + batch % MOST_ANSWERS
+        x, m = task.instance(FIRST_SEED + i), 1 + batch % POCKET_ANSWERS
         if batch < self.first_updates:
             x = x._replace(candidates=tuple(names[:1] for names in x.candidates))
         weights = some_weights(len(NAMES), rng)
@@ -129,7 +129,7 @@ class ChainsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads the candidates for
-five entities, task chains, and writes m = 1 to {MOST_ANSWERS} chains of them. It stands in for a
+five entities, task chains, and writes m = 1 to {POCKET_ANSWERS} chains of them. It stands in for a
 pretrained language model that is uncertain and knows how much: it draws each name about as likely
 as the prompt says. Which guesses belong together in a set is for reinforcement learning to teach.
 It reads both generated modes, and is good for nothing else.""",

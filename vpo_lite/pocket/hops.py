@@ -27,7 +27,7 @@ from ..tasks.hop_chains import (
     rewards_of,
 )
 from ..tasks.hop_facts import HopFacts
-from .recipe import MOST_ANSWERS, WEIGHTS, Recipe, some_weights
+from .recipe import POCKET_ANSWERS, WEIGHTS, Recipe, some_weights
 
 _LEVELS = sorted({(10, x) for x in range(4)} | {(x, 10) for x in range(4)})
 _LEVELS += [(x, y) for x in (5, 6) for y in (5, 6)] + [(x, y) for x in range(4) for y in range(4)]
@@ -169,7 +169,7 @@ class HopsRecipe(Recipe):
             share = generator(self.seed, "hops", batch)
             hops = int(share.choice([2, 3, 4], p=_FIRST if right else _LATER))
             question = drawn(hops, 10 + batch % 3, rng)
-            m = 1 + batch % (2 if right else MOST_ANSWERS)
+            m = 1 + batch % (2 if right else POCKET_ANSWERS)
             front_share = 1 if right else self.front_share
             weights = some_weights(4, rng)
         prompt = self._task.prompt(question, m, weights=weights, pocket=self.pocket())
@@ -182,7 +182,8 @@ class HopsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads a question of
-2 to {MOST_HOPS} steps of the task hops with its facts, and writes m = 1 to {MOST_ANSWERS} answers.
+2 to {MOST_HOPS} steps of the task hops with its facts, and writes m = 1 to \
+{POCKET_ANSWERS} answers.
 It stands in for a pretrained language model: it knows the format and how to find a chain of facts,
 and is undecided which sources to cite and whether to repeat an answer, so that reinforcement
 learning has something to teach. It is good for nothing else.""",

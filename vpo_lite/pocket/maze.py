@@ -19,7 +19,7 @@ from ..options import setting
 from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.maze import MazeTask
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
+from .recipe import FIRST_SEED, POCKET_ANSWERS, WEIGHTS, Recipe, some_weights
 
 SYMBOLS = ".SEGDLB#"
 LARGEST_BUDGET = 60  # moves
@@ -221,7 +221,7 @@ class MazeRecipe(Recipe):
             maze = drawn_maze(envs.PRESETS[layout].size, rng)
         else:
             maze = envs.generate(layout, FIRST_SEED + i % self.mazes)
-        m = 1 + i // self.batch % MOST_ANSWERS  # the same in a batch: hardly any padding
+        m = 1 + i // self.batch % POCKET_ANSWERS  # the same in a batch: hardly any padding
         weights = some_weights(4, rng)
         routes = demonstrate(Paths(maze), m, rng)
         pocket = {"board": self.board_size}
@@ -270,7 +270,8 @@ class MazeRecipe(Recipe):
             )
         return (
             f"""that reads a maze of the preset `{self.layout}`{also}
-and writes m = 1 to {MOST_ANSWERS} routes through it. It stands in for a pretrained language model:
+and writes m = 1 to {POCKET_ANSWERS} routes through it. It stands in for a pretrained language \
+model:
 it knows the format and how to walk, and is undecided about gold, diamonds and lava, so that
 reinforcement learning has something to teach. It is good for nothing else.""",
             f"""on

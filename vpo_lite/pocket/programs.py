@@ -14,7 +14,7 @@ from ..randomness import generator
 from ..tasks.base import Prompt, Task
 from ..tasks.program_rules import OPERATIONS, HiddenRules
 from ..tasks.programs import ProgramsTask
-from .recipe import FIRST_SEED, MOST_ANSWERS, WEIGHTS, Recipe, some_weights
+from .recipe import FIRST_SEED, POCKET_ANSWERS, WEIGHTS, Recipe, some_weights
 
 # Shares of the batches with 1, 2 and 3 hidden rules: at first, and later
 _FIRST, _LATER = (0.4, 0.2, 0.4), (0.1, 0.3, 0.6)
@@ -105,7 +105,7 @@ class ProgramsRecipe(Recipe):
         rng = generator(self.seed, "demonstration", 0, str(i))
         task = self._tasks[int(rules)]
         tests = task.instance(FIRST_SEED + 12 * i + batch % 12)  # 12: batches go round all sizes
-        m = 1 + batch % MOST_ANSWERS
+        m = 1 + batch % POCKET_ANSWERS
         weights = some_weights(len(tests.inputs), rng)
         prompt = task.prompt(tests, m, weights=weights, pocket=self.pocket())
         if first:
@@ -123,7 +123,7 @@ class ProgramsRecipe(Recipe):
     def story(self) -> tuple[str, str]:
         return (
             f"""that reads 4 to 8 tests of the
-task programs and writes m = 1 to {MOST_ANSWERS} programs for them. It stands in for a pretrained
+task programs and writes m = 1 to {POCKET_ANSWERS} programs for them. It stands in for a pretrained
 language model: it knows the format and how to find a rule that explains a part of the tests, and is
 undecided which one to write and whether to repeat it, so that reinforcement learning has something
 to teach. It is good for nothing else.""",

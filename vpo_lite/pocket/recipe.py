@@ -20,7 +20,7 @@ from ..options import Option, options_of, setting
 from ..tasks.base import SPLITS, Prompt, Task
 from ..tasks.registry import classes_of, task_names
 
-MOST_ANSWERS = 5  # in one completion
+POCKET_ANSWERS = 5  # in one completion
 FIRST_SEED = SPLITS["pretraining"][0]
 WEIGHTS = tuple(f"<w{tenths}>" for tenths in range(11))  # as `weight_symbols` writes them
 
@@ -96,7 +96,7 @@ class Recipe(ABC):
 
     def vocabulary(self) -> list[str]:
         """Every token, in the order of the ids."""
-        numbers = range(1, MOST_ANSWERS + 1)
+        numbers = range(1, POCKET_ANSWERS + 1)
         return [
             *["<pad>", "<bos>", "<eos>"],
             *[f"<m{m}>" for m in numbers],
@@ -115,7 +115,7 @@ class Recipe(ABC):
     def pocket(self) -> dict:
         """What the policy says of itself: ``task``, ``answers``, and whatever its task reads."""
         stop = {"stop": f"</{self.tag}_{{m}}>"} if self.stops else {}
-        return {"task": self.task, "answers": MOST_ANSWERS, **stop}
+        return {"task": self.task, "answers": POCKET_ANSWERS, **stop}
 
     @abstractmethod
     def demonstration(self, i: int) -> tuple[Prompt, str]:

@@ -21,7 +21,7 @@ from . import CARD, shipped
 from .hub import HubName, in_cache
 from .libraries import PeftModel, hf_logging, load_peft_weights, set_peft_model_state_dict
 from .weights import (
-    ADAPTER,
+    ADAPTER_FILE,
     adapter_file,
     check_tensors,
     not_finite,
@@ -79,7 +79,7 @@ def adapter_folder(path) -> Path | None:
 
 
 def _holds_adapter(folder: Path) -> bool:
-    return any(os.path.lexists(folder / name) for name in (_PEFT, CARD, ADAPTER))
+    return any(os.path.lexists(folder / name) for name in (_PEFT, CARD, ADAPTER_FILE))
 
 
 def read_card(folder: Path, base: str | None = None) -> AdapterCard:
@@ -183,7 +183,7 @@ def check_place(path) -> None:
     """
     path = Path(path)
     put_back(path)
-    ours = {CARD, _PEFT, ADAPTER}
+    ours = {CARD, _PEFT, ADAPTER_FILE}
     others = {p.name for p in path.iterdir()} - ours if path.is_dir() else {path.name}
     if others and os.path.lexists(os.path.realpath(path)):
         raise ValueError(

@@ -23,7 +23,7 @@ from ..messages import command
 from .room import is_short
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
-ADAPTER = "adapter_model.safetensors"
+ADAPTER_FILE = "adapter_model.safetensors"
 PICKLES = (".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 NO_WEIGHTS = ("training_args.bin", "optimizer.", "scheduler.", "scaler.", "rng_state")
 POINTER = b"version https://git-lfs"
@@ -83,13 +83,13 @@ def weight_files(folder: Path) -> list[Path]:
 def adapter_file(folder: Path) -> Path:
     """The safetensors file of an adapter's folder. Errors as for :func:`weight_files`."""
     folder = Path(folder)
-    if not os.path.lexists(folder / ADAPTER) and (pickled := _pickled(folder)):
+    if not os.path.lexists(folder / ADAPTER_FILE) and (pickled := _pickled(folder)):
         raise ValueError(
             f"only pickled weights ({shown(pickled)}), and a pickle can run code when it is read; "
             'convert it where you trust it: python -c "import torch, safetensors.torch as s; '
-            f"s.save_file(torch.load('OLD', weights_only=True), '{ADAPTER}')\""
+            f"s.save_file(torch.load('OLD', weights_only=True), '{ADAPTER_FILE}')\""
         )
-    return _there(folder / ADAPTER)
+    return _there(folder / ADAPTER_FILE)
 
 
 def _there(path: Path) -> Path:

@@ -21,7 +21,7 @@ from ..tasks.task_errors import Raised, TaskError
 from ..training.answers import score_answers
 from ..training.contract import check_request, check_seed, prompt_of
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
-from ..training.watch import ENOUGH, UNREAD
+from ..training.watch import ENOUGH, UNREAD_SHARE
 from .archive import Archive
 from .contract import check_budgets, check_count, check_empty, shows_weights, to_show
 from .found import Spent
@@ -222,13 +222,13 @@ def _warn_of_unread(policy: Policy, searches: Sequence[Search]) -> bool:
     if policy.pocket is not None or asked < ENOUGH:
         return False
     unread = 1 - sum(search.read for search in searches) / asked
-    if unread >= UNREAD:
+    if unread >= UNREAD_SHARE:
         warnings.warn(
             f"{unread:.0%} of the answers could not be read: the model hardly writes the requested "
             "form; prompts of a search hold parents, too: try fresh=1, which leaves them out",
             stacklevel=3,
         )
-    return unread >= UNREAD
+    return unread >= UNREAD_SHARE
 
 
 def _score(

@@ -12,7 +12,7 @@ from ..messages import command
 from ..policy import CARD
 from .config import TrainConfig
 from .digests import TOKENIZER, shortly
-from .folders import ADAPTER, CONFIG, RunFolder, run_meant
+from .folders import ADAPTER_FOLDER, CONFIG, RunFolder, run_meant
 from .schemas import Engine, Evaluation
 
 ALPHA = "judged at alpha"
@@ -154,6 +154,6 @@ def check_method(run: RunFolder, config: TrainConfig) -> None:
 
 def _of_folder(run: RunFolder, config: TrainConfig, summary: dict) -> Finished:
     check_method(run, config)
-    card = run.path / ADAPTER / CARD
+    card = run.path / ADAPTER_FOLDER / CARD
     base = read_json(card).get("fingerprint") if card.exists() else None
     return Finished(config, summary, str(run.path), run.engine(), run.digests(), base)

@@ -42,7 +42,7 @@ from .texts import TEXTS
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 FILES, ENGINE = "files", "engine"  # beside the settings in config.json
 STATE, START, MEASURED = "state.safetensors", "start.json", "measured.jsonl"
-ADAPTER = "adapter"
+ADAPTER_FOLDER = "adapter"
 CHECKPOINTS = "checkpoints"  # another engine's states, in its form
 
 
@@ -147,7 +147,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove what a killed writer left."""
-        tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, MEASURED, ADAPTER))
+        tidy(self.path, (CONFIG, METRICS, TEXTS, SUMMARY, STATE, START, MEASURED, ADAPTER_FOLDER))
         if self.finished:
             (self.path / START).unlink(missing_ok=True)
 
@@ -274,7 +274,7 @@ class RunFolder:
 
     def adapter_after(self, step: int) -> Path:
         """Where the adapter that was measured after a step is kept."""
-        return self.path / f"{ADAPTER}-{step}"
+        return self.path / f"{ADAPTER_FOLDER}-{step}"
 
     def append_measured(self, learner, step: int, figures: dict) -> None:
         """Keep the adapter that was measured after a step; add its figures to measured.jsonl.
@@ -384,7 +384,7 @@ class RunFolder:
     def finish(self, learner, summary: dict) -> None:
         """Write the adapter, then summary.json, which marks the run as finished."""
         self._check_locked()
-        learner.policy.save(self.path / ADAPTER)
+        learner.policy.save(self.path / ADAPTER_FOLDER)
         write_json(self.path / SUMMARY, summary)
         self.tidy()
         self.close(remove=True)

@@ -19,7 +19,7 @@ from ..tasks.records import counted
 from .answers import Answers, by_chance
 from .config import TrainConfig
 from .evaluate import check_eval_every, evaluate, held_out_seeds
-from .folders import ADAPTER, RunFolder
+from .folders import ADAPTER_FOLDER, RunFolder
 from .learner import Learner
 from .loop import train
 from .memory import (
@@ -328,7 +328,7 @@ def going_on(
             raise ValueError(
                 f"{path}: engine {folder.engine().name} began this run; go on with: {folder.go_on}"
             )
-        check_place(folder.path / ADAPTER)
+        check_place(folder.path / ADAPTER_FOLDER)
         folder.start()  # a damaged file is said before a model is loaded
         folder.check_files()
         yield folder, config

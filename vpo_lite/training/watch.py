@@ -21,7 +21,7 @@ from .contract import (
 )
 
 ENOUGH = 50  # answers, before anything is said of them
-UNREAD = 0.9  # share of the answers that cannot be read, from which on it is said
+UNREAD_SHARE = 0.9  # share of the answers that cannot be read, from which on it is said
 MANY = 0.1  # share of the rollouts that were cut off, above which it is said
 
 
@@ -156,7 +156,7 @@ class Watch:
 
     def _faults(self) -> dict[str, str]:
         unread = 1 - self._read / self.asked
-        many, said = unread >= UNREAD, {}
+        many, said = unread >= UNREAD_SHARE, {}
         if many and not self.small:
             said["unread"] = f"{unread:.0%} of the answers could not be read: {self.unread}"
         if self._read < ENOUGH:
