@@ -16,9 +16,9 @@ from transformers import LlamaForCausalLM
 
 import vpo_lite as vpo
 from vpo_lite.cli import main
-from vpo_lite.integrations import trl_memory, trl_run
-from vpo_lite.integrations.trl_memory import memory_needed
+from vpo_lite.integrations import trl_run, trl_setup
 from vpo_lite.integrations.trl_run import TrlRun
+from vpo_lite.integrations.trl_setup import trl_memory_needed
 from vpo_lite.policy.loading import outline
 from vpo_lite.policy.policy import Policy
 from vpo_lite.tasks.base import Prompt
@@ -39,7 +39,7 @@ def by_hand(monkeypatch):
     config = vpo.TrainConfig.preset(
         "demo", prompts=2, group_size=4, micro_batch=2, max_new_tokens=6, rank=2, device="cpu"
     )
-    monkeypatch.setattr(trl_memory, "lengths", lambda *_: (10, 6))
+    monkeypatch.setattr(trl_setup, "lengths", lambda *_: (10, 6))
     return policy, config
 
 
@@ -48,7 +48,7 @@ def test_the_memory_of_each_of_two_processes_is_the_formulas(by_hand):
     Its adapter: 32 + 24 + 24 + 32 and 3 x 48 numbers.
     """
     assert LAYER == 18176 and KEYS == 4096
-    assert dataclasses.asdict(memory_needed(*by_hand, processes=2)) == dict(
+    assert dataclasses.asdict(trl_memory_needed(*by_hand, processes=2)) == dict(
         parameters=4 * (2 * 27 * 8 + 2 * (192 + 384 + 16) + 8),
         adapter=5 * 4 * 2 * 256,
         activations=2 * LAYER + HALF_LAYER,
@@ -58,26 +58,26 @@ def test_the_memory_of_each_of_two_processes_is_the_formulas(by_hand):
 
 
 def test_one_process_samples_all_and_keeps_one_gradient(by_hand):
-    alone, shared = (memory_needed(*by_hand, processes=n) for n in (1, 2))
+    alone, shared = (trl_memory_needed(*by_hand, processes=n) for n in (1, 2))
     assert (alone.adapter, alone.logits) == (4 * 4 * 2 * 256, shared.logits)
     assert alone.sampling == 2 * shared.sampling
 
 
 def test_layers_that_are_recomputed_keep_their_inputs(by_hand):
     policy, config = by_hand
-    need = memory_needed(policy, config.but(gradient_checkpointing=True))
+    need = trl_memory_needed(policy, config.but(gradient_checkpointing=True))
     assert need.activations == 2 * 4 * 32 * 8 + LAYER + HALF_LAYER
 
 
 def test_on_a_gpu_completions_alone_are_projected(by_hand, monkeypatch):
     monkeypatch.setattr(Policy, "device", torch.device("cuda"))
-    assert memory_needed(*by_hand).logits == 12 * 4 * 32768 + 4 * 12 * 8
+    assert trl_memory_needed(*by_hand).logits == 12 * 4 * 32768 + 4 * 12 * 8
 
 
 def test_an_update_is_cut_for_its_process_and_sampling_is_not(by_hand):
     """Of 8 rollouts two processes have 4 each: so 4, 2 and 1 at once are tried."""
     policy, config = by_hand
-    needed = functools.partial(memory_needed, processes=2)
+    needed = functools.partial(trl_memory_needed, processes=2)
     two, all_four = (needed(policy, config.but(micro_batch=n)) for n in (2, 4))
     config, how = config.but(micro_batch=None), dict(needed=needed, native=False)
     assert memory.fitted(policy, config, all_four.kept + all_four.update, **how) is config

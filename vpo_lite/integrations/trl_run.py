@@ -32,7 +32,6 @@ from ..training.resuming import changed
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
 from .trl import SetReward
-from .trl_memory import memory_needed
 from .trl_options import try_model
 from .trl_setup import (
     EPS,
@@ -43,6 +42,7 @@ from .trl_setup import (
     keep_whole,
     on_cpu,
     pad_within,
+    trl_memory_needed,
 )
 from .trl_states import check_going_on, other_streams, rewound, step_of
 from .trl_steps import Recorder, RunReward
@@ -115,7 +115,7 @@ class TrlRun(AnyRun):
             with silence():
                 try_model(learner.policy, made)
             if whole(engine):
-                needed = functools.partial(memory_needed, processes=team.num_processes)
+                needed = functools.partial(trl_memory_needed, processes=team.num_processes)
                 engines = dict(needed=needed, native=False)
                 config = made_to_fit(learner.policy, config, learner.task, **engines)
                 check_fits(learner.policy, config, learner.task, **engines)
@@ -170,7 +170,9 @@ class TrlRun(AnyRun):
         """As `AnyRun.memory`. None where vLLM samples or processes share the parameters."""
         if not whole(self.engine):
             return None
-        return memory_needed(self.learner.policy, self.config, self.learner.task, self.processes)
+        return trl_memory_needed(
+            self.learner.policy, self.config, self.learner.task, self.processes
+        )
 
     def start(self) -> dict:
         with together(self.team):
