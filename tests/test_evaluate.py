@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import sample_tokens
 from vpo_lite.search import evolution, tree
-from vpo_lite.tasks import Task
+from vpo_lite.tasks import Task, task_class, task_names
 from vpo_lite.tasks.maze import MazeTask
 from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training import step
@@ -27,7 +27,7 @@ from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
 from vpo_lite.training.confounders import in_one_line
-from vpo_lite.training.evaluate import evaluate, sample_pools
+from vpo_lite.training.evaluate import evaluate, held_out_seeds, sample_pools
 from vpo_lite.training.folders import RunFolder, stored_settings
 from vpo_lite.training.learner import Learner
 from vpo_lite.training.measure import (
@@ -1187,3 +1187,42 @@ def test_a_search_of_ones_own_is_refused_before_its_first_pool(wrong, said):
     with pytest.raises(ValueError) as caught:
         sample_pools(**right | dict(answers=3, seed=0) | wrong)
     assert str(caught.value) == said
+
+
+class Wrapped(Task):
+    """Problems 0, 1, 1, 2, 2, 2, ...: the n-th is there n + 1 times."""
+
+    seeds = MappingProxyType({"train": range(5), "held_out": np.arange(40)})
+
+    def instance(self, seed):
+        return int((np.sqrt(8 * seed + 1) - 1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (1, [0]),
+        (2, [0, 1]),
+        (4, [0, 1, 3, 6]),
+        (8, [0, 1, 3, 6, 10, 15, 21, 28]),  # the first 32 seeds hold eight problems
+        (9, [0, 1, 3, 6, 10, 15, 21, 28]),  # the first 36 hold no more: 36 begins the ninth
+        (None, [0, 1, 3, 6, 10, 15, 21, 28, 36]),
+    ],
+)
+def test_a_problem_is_measured_once_however_often_it_is_held_out(wanted, found):
+    """Of each problem the first seed, as many as asked for, out of four times as many seeds."""
+    assert held_out_seeds(Wrapped(), wanted) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maze", "programs", "calls", "hops", "chains"])
+def test_no_problem_of_ours_is_held_out_twice_or_trained_on(name):
+    """So `train` need not look. Stored figures are of the first held-out seeds."""
+    assert {*task_names()} - {"functions"} == {"maze", "programs", "calls", "hops", "chains"}
+    task = task_class(name)()
+    assert held_out_seeds(task, 200) == [*range(200)]
+    key = {
+        split: [task.key(task.instance(s)) for s in task.seeds[split][:400]]
+        for split in ("held_out", "train")
+    }
+    assert not {*key["held_out"][:200]} & {*key["train"]}

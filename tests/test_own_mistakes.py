@@ -156,6 +156,23 @@ def test_an_error_in_any_method_of_a_task_is_one_line_with_its_place(bad, capsys
     assert re.search(rf"{kind}: '?gold'? \(mistaken\.py, line \d+(, in {hook})?\)", said), said
 
 
+@pytest.mark.slow
+def test_a_list_that_seeds_wrap_around_is_measured_once_and_told_of(bad, capsys):
+    """Without seeds of its own held-out problems were training problems, each measured often, and
+    the intervals took the copies for problems.
+    """
+    task = bad("seeds = Task.seeds\ndef instance(self, seed):\n    return seed % 3")
+    assert train(task, "--eval-problems", "60") == 0
+    said = capsys.readouterr().err
+    again = "3 held-out problems of 60: the others repeat one of them, and each is measured once"
+    assert again in said
+    assert "3 of the 3 held-out problems that are measured are trained on, too" in said
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert summary["problems"] == len(summary["per_problem"]["set_reward"]) == 3
+    assert main(["evaluate", "run", "--problems", "30"]) == 0
+    assert "3 held-out problems of 30: " in capsys.readouterr().err
+
+
 def test_a_setting_that_a_task_refuses_is_said_as_the_task_says_it(bad, capsys):
     body = "def __init__(self, **options):\n    raise ValueError('size = 3: must be even')"
     assert train(bad(body)) == 2
@@ -186,10 +203,10 @@ def test_a_record_that_is_none_is_one_line(bad, tmp_path, capsys):
 def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     task = bad('seeds = {"train": [4, 5, 6], "held_out": range(5, 8)}')
     assert train(task) == 0
-    said = "2 of the 3 held-out problems that are measured have a training seed, too"
+    said = "2 of the 3 held-out problems that are measured are trained on, too"
     assert said in capsys.readouterr().err
     assert train(bad("pass"), out="good") == 0
-    assert "have a training seed" not in capsys.readouterr().err
+    assert "are trained on" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

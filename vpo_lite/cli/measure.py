@@ -21,7 +21,7 @@ from .flags import (
     terminal_width,
     whole,
 )
-from .told import tell_of_records
+from .told import tell_of_records, warn_of_equal_problems
 
 
 def evaluate_flags(made, arguments) -> None:
@@ -97,6 +97,7 @@ def evaluate_runs(options) -> int:
         task.check_machine()
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
+        warn_of_equal_problems(task, problems)
         if own:
             base = name_of_folder(config.base_model)  # the adapter may name another one
             policy = load_policy(folder.path, base=base, device=options.device)

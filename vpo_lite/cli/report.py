@@ -24,7 +24,13 @@ from .flags import (
     requests,
     say,
 )
-from .told import HARDLY_WRITES, LEAST_READ, tell_of_records, warn_of_one_problem
+from .told import (
+    HARDLY_WRITES,
+    LEAST_READ,
+    tell_of_records,
+    warn_of_equal_problems,
+    warn_of_one_problem,
+)
 
 PROBLEMS, ANSWERS = 32, 100  # fewer answers miss what the policy seldom writes
 # Of a run's settings, those that say which answers are sampled
@@ -168,6 +174,8 @@ def _of_a_task(options) -> int:
             raise Wrong(f"--show {options.show}: must be 0 or more")
         seeds = held_out_seeds(task, options.problems)
         seeds = seeds[:PROBLEMS] if options.problems is None else seeds
+        if options.problems:
+            warn_of_equal_problems(task, options.problems)
         policy = load_policy(
             config.base_model, device=config.device, dtype=config.dtype, load_in=config.load_in
         )

@@ -1,14 +1,17 @@
 """What ``vpo-lite train`` says of a run, before its first step and after its last."""
 
 import sys
+import time
 
 from ..markup import count
 from ..options import flag_of
 from ..tasks.record_files import told_parted
 from ..tasks.records import RecordTask, told_before
+from ..tasks.task_errors import is_ours
 from . import study_workers
 from .flags import note
 
+LOOKING, MOST_LOOKED_AT = 1.0, 100_000  # seconds, problems: whether one is measured, too
 MOST_TOLD = 8  # objectives whose means are printed
 LEAST_READ = 0.1  # share of answers that can be read; below it a model hardly writes the form
 HARDLY_WRITES = (
@@ -141,18 +144,44 @@ def warn_of_held_out(run) -> None:
     from ..training.evaluate import held_out_seeds
 
     measured = held_out_seeds(task, config.eval_problems)
+    warn_of_equal_problems(task, config.eval_problems)
     if isinstance(task, RecordTask):
-        seen = task.held_out_seen(len(measured))
+        seen = task.held_out_seen(measured)
         what = f"{task.noun}s that are measured ask the same as one to train on"
     else:
         train = task.seeds["train"]
-        train = train if isinstance(train, range) else {*map(int, train)}
-        seen = sum(int(seed) in train for seed in measured)
-        what = f"{task.noun}s that are measured have a training seed, too"
+        those = train if isinstance(train, range) else {*map(int, train)}
+        known = _some_to_train_on(task)
+        seen = sum(seed in those or task.key(task.instance(seed)) in known for seed in measured)
+        what = f"{task.noun}s that are measured are trained on, too"
     if seen:
         note(
             f"{seen:,} of the {len(measured):,} held-out {what}: their figures say nothing about "
             f"new {task.noun}s"
+        )
+
+
+def _some_to_train_on(task) -> set[str]:
+    """The keys of training problems, as many as a second is enough for. Of the tasks of this
+    library, which keep them apart (tests/test_evaluate.py), none.
+    """
+    found, until = set(), time.monotonic() + LOOKING
+    for seed in () if is_ours(task) else task.seeds["train"][:MOST_LOOKED_AT]:
+        found.add(task.key(task.instance(int(seed))))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def warn_of_equal_problems(task, problems: int | None) -> None:
+    """Say where fewer problems are measured than asked for, since their seeds repeat problems."""
+    from ..training.evaluate import asked_for, held_out_seeds
+
+    asked, measured = asked_for(task, problems), len(held_out_seeds(task, problems))
+    if measured < asked and not task.single:
+        note(
+            f"{count(measured, f'held-out {task.noun}')} of {asked:,}: the others repeat one of "
+            "them, and each is measured once"
         )
 
 

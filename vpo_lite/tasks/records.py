@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +225,11 @@ class RecordTask(Task):
         )
         return list(filter(None, said))
 
-    def held_out_seen(self, count: int | None = None) -> int:
-        """How many of the held-out records, of the first ``count``, ask the same as one to train
-        on. Their figures say nothing about new problems.
+    def held_out_seen(self, seeds: Sequence[int]) -> int:
+        """How many of the held-out records with these seeds ask the same as one to train on. Their
+        figures say nothing about new problems.
         """
-        measured = [self.prompt(x, 1).text for x in self._split["held_out"][:count]]
+        measured = [self.prompt(self.instance(seed), 1).text for seed in seeds]
         known = {self.prompt(x, 1).text for x in self._split["train"]} if measured else set()
         return sum(text in known for text in measured)
 

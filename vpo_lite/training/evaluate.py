@@ -20,6 +20,7 @@ from .schemas import PER_PROBLEM
 
 ROWS = 256  # completions sampled at a time, at most
 PROBLEMS = 64  # measured where nobody asks for another number
+LOOKED_AT = 4  # held-out seeds for each problem, to find some that differ
 
 
 def evaluate(
@@ -35,8 +36,8 @@ def evaluate(
 ) -> dict:
     """The figures of a policy: means over problems, from a pool of answers to each problem.
 
-    - problems: how many, the first held-out ones; by default the config's ``eval_problems``. A run
-      on one problem is evaluated on that problem
+    - problems: how many, the first held-out ones that differ (:func:`held_out_seeds`); by default
+      the config's ``eval_problems``. A run on one problem is evaluated on that problem
     - seed: of the sampling; by default that of the config
     - answers: in a pool; by default the config's ``eval_answers``. Rollouts hold one answer or m,
       and the pool is cut to this number
@@ -130,12 +131,21 @@ def check_eval_every(config: TrainConfig) -> None:
 def held_out_seeds(
     task: Task, problems: int | None = None, name: str = "problems"
 ) -> Sequence[int]:
-    """The seeds of the problems to measure on, as :func:`evaluate` says. ValueError, with the name
-    of their number, where there are none, or fewer than asked for.
+    """The seeds of the problems to measure on, as :func:`evaluate` says: each problem once, since
+    an interval takes problems for independent draws. So there may be fewer than ``problems``, where
+    the first 4 ``problems`` held-out seeds give fewer that differ (by their key).
+
+    ValueError, with the name of their number, where there are fewer seeds than asked for.
+
+    >>> class Listed(Task):
+    ...     def instance(self, seed):
+    ...         return ("tea", "boats", "rain")[seed % 3]
+    >>> held_out_seeds(Listed(), 60)
+    [0, 1, 2]
     """
     check_seeds(task)
     seeds = task.seeds["held_out"]
-    wanted = min(PROBLEMS, len(seeds)) if problems is None else problems
+    wanted = asked_for(task, problems)
     if not is_whole(wanted) or not 1 <= wanted <= len(seeds):
         more = ""
         if isinstance(task, RecordTask) and is_whole(wanted) and wanted > 1:
@@ -145,7 +155,23 @@ def held_out_seeds(
             f"{name} = {shown(wanted)}: of the {count(len(seeds), 'held-out problem')} of task "
             f"{task.name!r} give 1{f' to {len(seeds):,}' * (len(seeds) > 1)}{more}"
         )
-    return seeds[: 1 if task.single else wanted]
+    wanted = 1 if task.single else wanted
+    known = vars(task).setdefault("_held_out", {})  # a problem may take long to make
+    if wanted not in known:
+        first: dict[str, int] = {}
+        for seed in seeds[: LOOKED_AT * wanted]:
+            first.setdefault(task.key(task.instance(int(seed))), int(seed))
+            if len(first) == wanted:
+                break
+        known[wanted] = [*first.values()]
+    return known[wanted]
+
+
+def asked_for(task: Task, problems: int | None) -> int:
+    """How many held-out problems this number asks for: None for 64, or all where there are fewer
+    seeds.
+    """
+    return min(PROBLEMS, len(task.seeds["held_out"])) if problems is None else problems
 
 
 def sample_pools(
