@@ -1288,7 +1288,7 @@ def test_a_run_names_the_function_that_raises_and_its_own_line(mine, command, ca
     assert command("--reward-funcs my_rewards:brief,away:judge --method grpo", "run") == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("vpo-lite: judge raised AttributeError: ")
-    assert "(away.py, line 4); fix the task, then: vpo-lite train --resume run" in said
+    assert "(away.py, line 4); fix this, then: vpo-lite train --resume run" in said
 
 
 @pytest.mark.slow

@@ -1319,6 +1319,62 @@ def test_a_run_may_end_early(tiny, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("error", [OSError("judge 503"), SystemExit(3), ValueError("too short")])
+def test_an_error_while_a_step_is_scored_loses_no_step(tiny, tmp_path, monkeypatch, error):
+    """Nothing of that step is trained on yet. With save_every = 10 up to nine steps were lost, and
+    a judge was paid for them again. The resumed run equals one without the error, to the bit.
+    """
+
+    def begun(name):
+        return Run.begin(tiny(steps=5, save_every=10), tmp_path / name)
+
+    for _ in (whole := begun("whole")).steps():
+        pass
+    run, score = begun("failed"), MazeTask.score
+
+    def failing(self, *given):
+        if run.done == 3:
+            raise error
+        return score(self, *given)
+
+    monkeypatch.setattr(MazeTask, "score", failing)
+    with pytest.raises(type(error)):
+        run.train(lambda record: False)
+    monkeypatch.undo()
+    run.close()
+    again = Run.resume(run.path)
+    assert again.first == 3 and [r.step for r in again.steps()] == [4, 5]
+    for a, b in zip(whole.learner.parameters, again.learner.parameters, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["update", "write", "recombine"])
+def test_an_error_after_a_step_has_changed_something_stores_no_state(
+    tiny, tmp_path, monkeypatch, where
+):
+    """A state must hold what there was after a whole step, and say how many there were."""
+    method = "vpo_recombined" if where == "recombine" else "vpo"
+    run = Run.begin(tiny(method=method, steps=5, save_every=2), tmp_path / "run")
+    place = {"update": "update_policy", "recombine": "recombine"}
+    owner, name = (run, "write") if where == "write" else (step_module, place[where])
+    own = getattr(owner, name)
+
+    def failing(*given):
+        found = own(*given)
+        if run.done == 3:
+            raise ValueError("failed")
+        return found
+
+    monkeypatch.setattr(owner, name, failing)
+    with pytest.raises(ValueError, match="failed"):
+        run.train(lambda record: False)
+    monkeypatch.undo()
+    run.close()
+    assert Run.resume(run.path).first == 2, "of the last regular state"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [2, 5])
 def test_a_run_that_became_longer_equals_one_that_was_so_long(tiny, tmp_path, first):
     """To the bit on the CPU. With first = 5 its last two steps have no state yet: a kill."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..markup import count
-from ..tasks.task_errors import BelowWorst, Raised, TaskError
+from ..tasks.task_errors import BelowWorst, TaskError
 from .errors import ended, of_a_file, of_own_code
 from .flags import (
     STOPPED,
@@ -121,10 +121,8 @@ def run(options) -> int:
     except BelowWorst as error:
         anew = "start in another --out with the least reward of each function as --worst-reward=A,B"
         return say(f"{error.args[0]}; change the function, then: {go_on}; or {anew}", 1)
-    except Raised as error:  # of the task, or of the world around it
+    except TaskError as error:  # of the task, or of the world around it
         return say(f"{error}; fix this, then: {go_on}", 1)
-    except TaskError as error:
-        return say(f"{error}; fix the task, then: {go_on}", 1)
     except SystemExit as error:
         what = f"code of the task or of the method {ended(error)}"
         return say(f"{what}; fix it, then: {go_on}", 1)

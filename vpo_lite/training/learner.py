@@ -32,11 +32,11 @@ class Learner:
     Raises ValueError for a model that cannot be loaded, and for one that cannot do the task.
 
     Attributes: config, as given; built_with, names of the settings that cannot change any more;
-    steps, how many it has done.
+    steps, how many it has done; whole, False while a step changes what a state holds.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
-        self.config, self.steps, self.checked = config, 0, None
+        self.config, self.steps, self.checked, self.whole = config, 0, None, True
         self.built_with = OF_THE_TASK * (task is None) + OF_THE_POLICY * (policy is None)
         self.task = task or config.make_task()
         self.task.check_machine()

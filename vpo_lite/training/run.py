@@ -18,6 +18,7 @@ from ..policy.adapter import check_place
 from ..tasks.records import counted
 from .answers import Answers, by_chance
 from .config import TrainConfig
+from .errors import TrainingError
 from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER_FOLDER, RunFolder
 from .learner import Learner
@@ -247,9 +248,15 @@ class Run(AnyRun):
         # tell: the command line has said it before the first step.
         walk = train(self.config, learner=self.learner, fit=False, tell=None)
         while self.done < self.config.steps:
-            self.measure()
-            self.in_step = True
-            record = next(walk)
+            try:
+                self.measure()
+                self.in_step = True
+                record = next(walk)
+            except (Exception, SystemExit):
+                if self.learner.whole:  # a reward function, say, failed before the update
+                    with contextlib.suppress(TrainingError):  # parameters that are not finite
+                        self.save()
+                raise
             self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:

@@ -68,6 +68,7 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     R = [x.for_training(worst_of(task, x.instance), pay) for x in groups]  # P times (G, m, d)
     trained, gave_way = rollouts, False
     if method.recombines:
+        learner.whole = False  # the best sets change
         R, trained, gave_way = recombine(
             policy, task, groups, rollouts, R, learner.found, weights, config.alpha, limits
         )
@@ -79,7 +80,9 @@ def train_step(learner: Learner, config: TrainConfig, step: int) -> StepRecord:
     for parameters in learner.optimizer.param_groups:
         parameters |= {"lr": config.lr_at(step), "weight_decay": config.weight_decay}
     with one_thread_if_small(policy.model, trained.mask.numel(), SMALL_UPDATE):
+        learner.whole = False
         update = update_policy(learner, config, trained, advantages, measure_kl, where)
+        learner.whole = True
     own = np.where(gave_way, 0.0, advantages)  # nothing was learnt from a rollout that gave way
     return StepRecord(
         step=step + 1,
