@@ -40,6 +40,15 @@ COMPARED = (  # the learning rates that were chosen, and others where the rate f
     ("GRPO", "grpo_x3", 2e-4),
     ("GRPO, lr 0.0004", "grpo_x3", 4e-4),
 )
+FALLING = (  # task, method, its kind, learning rates: the chosen one first
+    ("hard-8x8", "VPO", "vpo", (1e-3,)),
+    ("hard-8x8", "GRPO", "grpo_x3", (1e-4, 2e-4)),
+    ("programs", "VPO", "vpo", (1e-3, 4e-4)),
+    ("programs", "GRPO", "grpo_x3", (2.5e-5, 5e-5)),
+    ("hops", "VPO", "vpo", (2e-3,)),
+    ("hops", "GRPO", "grpo_x3", (4e-4, 1e-3)),
+)
+ANY = (1, 3, 10, 30)
 LATE = 0.5  # of the steps: the second half of training
 
 
@@ -85,6 +94,23 @@ def table() -> str:
                 spread = [f" ± {x.std(ddof=1):.3f}" if n > 1 else "" for x in cells]
                 shown = [f"{x.mean():.3f}{s}" for x, s in zip(cells, spread, strict=True)]
                 lines.append([name, told, str(n), *shown])
+    return markdown_table(heads, lines)
+
+
+def falling() -> str:
+    """Runs of the other tasks whose rate falls, beside the study's, whose rate stays, in Markdown.
+
+    A row for each learning rate, in the order of FALLING; means, and standard deviations over runs.
+    """
+    heads = ["task", "method", "lr", "rate", "runs", *(f"any@{k}" for k in ANY)]
+    lines = []
+    for study, name, kind, rates in FALLING:
+        for lr in rates:
+            for limit, told in ((STORED, "stays"), ("cosine", "falls")):
+                found = [ends(study, kind, lr, limit, k) for k in ANY]
+                shown = [f"{x.mean():.3f} ± {x.std(ddof=1):.3f}" for x in found if len(x) > 1]
+                shown = shown or [f"{x.mean():.3f}" for x in found]
+                lines.append([f"`{study}`", name, f"{lr:g}", told, str(len(found[0])), *shown])
     return markdown_table(heads, lines)
 
 

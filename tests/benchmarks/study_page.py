@@ -268,6 +268,13 @@ def repeated() -> str:
     return repeats.table()
 
 
+def rates_that_fall() -> str:
+    """Runs whose learning rate falls beside those whose rate stays, as a Markdown table."""
+    import repeats
+
+    return repeats.falling()
+
+
 def judged() -> dict[float, list[float]]:
     """Coverage at each alpha of sets of three, by the alpha at which they were trained."""
     study, found = runs("ablation-maze")
@@ -331,6 +338,7 @@ def table(command: str) -> str | None:
         "alpha and m on one maze": on_one_maze,
         "what it took": what_it_took,
         "repeated runs": repeated,
+        "rates that fall": rates_that_fall,
     }
     if command in made:
         return made[command]() + "\n"

@@ -11,13 +11,13 @@ from pydantic import Field, JsonValue
 from ..checks import LARGEST, shown
 from ..files import DamagedError, Schema, digest, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
+from ..training.measure import BUDGETS
 from ..training.schemas import Records
 from .declaration import HowMeasured, Job, Study
 from .made_from import NOW, Contents, check_alike
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICIES = "policies"  # in a study's folder, and not committed: one folder for each run
-BUDGETS = (1, 3, 10, 30)  # k whose values are kept for each problem
 CURVES = ("best", "any", "solved")  # kept for each problem at these k
 SINGLE = ("coverage", "attained", "set_reward", "diversity")  # kept for each problem, too
 MEANS = ("diversity_all", "valid", "parsed", "repeats", "tokens")  # kept as means alone
