@@ -19,7 +19,7 @@ from vpo_lite.lab import Lab, judging, recordings
 from vpo_lite.lab.drawings import rules
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, content, write_lesson
 from vpo_lite.lab.lesson.texts import settings
-from vpo_lite.lab.view import Run
+from vpo_lite.lab.view import SeenRun
 from vpo_lite.metrics import best_subset
 from vpo_lite.tasks.maze import MazeTask
 
@@ -270,7 +270,7 @@ def test_a_damaged_recording_is_named(tmp_path, capsys):
 def test_steps_that_draw_different_problems_are_refused(monkeypatch):
     recording = recordings.read("stuck/seed-0")
     run = recording.runs[0]
-    many = Run(run.method, run.config.but(maze_seed=None), run.records, run.moments)
+    many = SeenRun(run.method, run.config.but(maze_seed=None), run.records, run.moments)
     with pytest.raises(ValueError, match=r"different mazes; a lesson shows one: .*many=False"):
         Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
     monkeypatch.setattr(MazeTask, "singles_out", ())  # as a task of one's own that has no option

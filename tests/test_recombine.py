@@ -17,7 +17,7 @@ from vpo_lite.training import recombine as recombination
 from vpo_lite.training import step as steps
 from vpo_lite.training.answers import read_answers
 from vpo_lite.training.learner import Learner
-from vpo_lite.training.recombine import Found, recombine
+from vpo_lite.training.recombine import BestAnswer, recombine
 from vpo_lite.training.rollouts import draw_uniforms, sample_answers, token_limits
 from vpo_lite.training.run import Run
 
@@ -203,7 +203,7 @@ def test_a_best_set_of_one_answer_is_filled_up_with_what_can_be_read(policy, tas
 def test_a_short_set_is_filled_up_from_its_best_rollout_first_and_with_no_answer_twice():
     group = SimpleNamespace(parsed=np.ones((2, 3)), prompt=SimpleNamespace(prefix=""))
     written = {(0, 0): "a", (0, 2): "b", (1, 0): "top", (1, 1): "c", (1, 2): "c"}
-    answers = {at: Found(body, at[1], (1.0,)) for at, body in written.items()}
+    answers = {at: BestAnswer(body, at[1], (1.0,)) for at, body in written.items()}
     best, leader = [answers[1, 0]], 1
     filled = recombination._filled(group, answers, best, leader)
     assert [answer.body for answer in filled] == ["top", "a", "c"], "in the order of their slots"

@@ -11,7 +11,7 @@ from vpo_lite.lab import Lab
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.plots import Plots
 from vpo_lite.lab.recordings import Recording, write
-from vpo_lite.lab.view import Moment, Run
+from vpo_lite.lab.view import Moment, SeenRun
 from vpo_lite.lab.words import status_line
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.record import Group, StepRecord
@@ -37,7 +37,7 @@ def small_recording(folder, *, many: bool = True):
     return write(folder, Recording(lab.share(), "made by hand", runs))
 
 
-def run(config) -> Run:
+def run(config) -> SeenRun:
     """A run of two steps, in which rollout i begins with answer i of the front, or with none."""
     task, records = config.make_task(), []
     for step in (1, 2):
@@ -50,7 +50,7 @@ def run(config) -> Run:
         names = [f.name for f in dataclasses.fields(StepRecord)]
         records.append(StepRecord(**{name: known.get(name, 0.5) for name in names}))
     moments = tuple(Moment.of(record, config, task) for record in records)
-    return Run(config.method, config, tuple(records), moments)
+    return SeenRun(config.method, config, tuple(records), moments)
 
 
 def group(task, maze, config) -> Group:

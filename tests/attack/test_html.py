@@ -14,7 +14,7 @@ from vpo_lite.lab import Lab
 from vpo_lite.lab.lesson import Lesson, Recorded, _page
 from vpo_lite.lab.panel import PlainPanel, _emphasised
 from vpo_lite.lab.recordings import read
-from vpo_lite.lab.view import Run
+from vpo_lite.lab.view import SeenRun
 from vpo_lite.lab.words import status_line
 from vpo_lite.markup import Html, html, joined
 from vpo_lite.pages import write_report
@@ -120,7 +120,7 @@ def test_m6_the_status_line_and_the_sentence(text):
     view, run = lab.view(), lab.view().runs[0]
 
     def named(t):
-        other = Run(t, run.config, run.records, run.moments)
+        other = SeenRun(t, run.config, run.records, run.moments)
         return dataclasses.replace(view, runs=(other,), active=(t,))
 
     pages = (

@@ -5,7 +5,7 @@ import math
 
 from ..training.record import StepRecord
 from .faces import Face
-from .view import Run, View
+from .view import SeenRun, View
 
 COVERAGE, DIVERSITY = "coverage of the front", "diversity"
 
@@ -29,7 +29,7 @@ def offered(face: Face) -> list[str]:
     return [*CURVES, face.valid_curve, *(MEAN + name for name in face.means)]
 
 
-def values(run: Run, curve: str, alpha: float = 1.0) -> list[float | None]:
+def values(run: SeenRun, curve: str, alpha: float = 1.0) -> list[float | None]:
     """A curve's value at each step of a run. Coverage is judged at this alpha."""
     if curve == COVERAGE:
         return run.coverages(alpha)

@@ -38,7 +38,7 @@ from .settings import MOST_EARLIER, Settings, check_many, check_spelling, import
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
-from .view import Problem, Run, View
+from .view import Problem, SeenRun, View
 from .words import printed
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Session:
     - config, records: of the first method's run
     - many: as it was given; `View.many` says whether the steps draw different problems
     - instance: the problem to look at before there is a step
-    - runs: {method: Run}
+    - runs: {method: SeenRun}
     - last_error: a traceback as text, or None
 
     >>> session = Session(("vpo", "grpo"), alpha=0.3)
@@ -98,7 +98,7 @@ class Session:
         self._tracks: dict[str, Track] = {}
         self._before: tuple | None = None  # what fresh runs replaced: see `_give_way`
         self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
-        self._earlier: tuple[Run, ...] = ()
+        self._earlier: tuple[SeenRun, ...] = ()
         self._look, self._showing, self._version = None, Showing(), 0
         self._made_by = ""  # the command of the recording whose runs are shown
         self.settings = None
@@ -365,7 +365,7 @@ class Session:
         return self._own.instance
 
     @property
-    def runs(self) -> dict[str, Run]:
+    def runs(self) -> dict[str, SeenRun]:
         """The runs so far, by method."""
         return {method: track.run for method, track in self._tracks.items()}
 
@@ -500,7 +500,7 @@ class Session:
         on.
         """
         self._give_way()
-        tracks = {m: Track(Run(m, config)) for m, config in self.settings.configs.items()}
+        tracks = {m: Track(SeenRun(m, config)) for m, config in self.settings.configs.items()}
         asked = next(iter(self.settings.configs.values())).task_options
         for track in self._tracks.values():
             track.learner = None

@@ -8,7 +8,7 @@ from ..figures.looks import FRONT, look, on_page
 from ..markup import count, html
 from .faces import Face
 from .layout import Page
-from .view import Moment, Run, View
+from .view import Moment, SeenRun, View
 
 ASIDE = 0.035  # between the markers of two runs at one point
 FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
@@ -92,7 +92,7 @@ def numbers(view: View, face: Face, rewards, rings: tuple[int, int], page: Page)
     }
 
 
-def drawn_runs(view: View, face: Face) -> list[Run]:
+def drawn_runs(view: View, face: Face) -> list[SeenRun]:
     """The runs on show whose step had problems with as many objectives as the one on show."""
     return [run for run in view.on_show() if run.moment.points.shape[1] == face.d]
 

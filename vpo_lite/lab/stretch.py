@@ -14,7 +14,7 @@ from typing import Any
 from ..training.config import TrainConfig
 from ..training.record import StepRecord
 from .settings import Settings
-from .view import Moment, Run
+from .view import Moment, SeenRun
 
 LOOK = 0.01  # seconds between two looks whether a worker has ended
 
@@ -54,7 +54,7 @@ class Track:
     watch: a `training.watch.Watch` on its answers
     """
 
-    run: Run
+    run: SeenRun
     learner: Any = None
     watch: Any = None
 
@@ -65,7 +65,7 @@ class Track:
     def add(self, config: TrainConfig, record: StepRecord, moment: Moment) -> None:
         self.watch.look(record.groups)
         records, moments = (*self.run.records, record), (*self.run.moments, moment)
-        self.run = Run(self.run.method, config, records, moments, self.watch.now)
+        self.run = SeenRun(self.run.method, config, records, moments, self.watch.now)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What has been seen, frozen: `Moment` (one step), `Run` (one method), `View` (the whole lab).
+"""What has been seen, frozen: `Moment` (one step), `SeenRun` (one method), `View` (the whole lab).
 
 Everything that draws or speaks takes a View. So what is shown is a pure function of what happened.
 """
@@ -105,7 +105,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Run:
+class SeenRun:
     """One method's run as far as it went: the settings of its last step, and records and moments
     step by step.
 
@@ -148,10 +148,10 @@ class Run:
             moment.known["coverage", alpha] = value
         return [moment.known["coverage", alpha] for moment in self.moments]
 
-    def until(self, step: int | None) -> "Run":
+    def until(self, step: int | None) -> "SeenRun":
         """The run as it was after this step; None: as it is."""
         done = self.records[:step], self.moments[:step]
-        return Run(self.method, self.config, *done, self.faults)
+        return SeenRun(self.method, self.config, *done, self.faults)
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,11 @@ class View:
     code: str
     task: Task = field(compare=False)
     own: Problem
-    runs: tuple[Run, ...]
+    runs: tuple[SeenRun, ...]
     look: int | None
     steps: int
     active: tuple[str, ...]
-    earlier: tuple[Run, ...] = ()
+    earlier: tuple[SeenRun, ...] = ()
     message: str = ""
     error: str = ""
     restart: str = ""
@@ -213,11 +213,11 @@ class View:
         return self.state in ("running", "pausing", "stopping")
 
     @property
-    def focus(self) -> Run | None:
+    def focus(self) -> SeenRun | None:
         """The first active run that has a step."""
         return next((run for run in self.on_show() if run.method in self.active), None)
 
-    def on_show(self) -> list[Run]:
+    def on_show(self) -> list[SeenRun]:
         """The runs whose answers are drawn: the active ones, then the latest others while there is
         room. All are on the problem of the first one, so with many problems after the same step.
         """
@@ -307,7 +307,7 @@ class View:
         """How often each of the answers (m, d) wins over all weights, whatever K."""
         return win_shares(rewards, self.config.alpha)
 
-    def token_limit(self, run: Run) -> int:
+    def token_limit(self, run: SeenRun) -> int:
         """Tokens after which the last step of a run cut its rollouts off."""
         if run.config.max_new_tokens:
             return run.config.max_new_tokens

@@ -9,7 +9,7 @@ from ..figures.looks import look
 from ..markup import Html, html, in_lines, joined
 from ..tasks.maze import MazeTask
 from ..training import watch
-from .view import Run, View
+from .view import SeenRun, View
 
 STATES = {  # state of the lab -> as the status line says it
     "idle": "ready",
@@ -69,7 +69,7 @@ def _part(coverage: float) -> str:
     return "more than 0.99" if 0.995 <= coverage < 1 - 1e-9 else f"{coverage:.2f}"
 
 
-def _of_a_run(view: View, run: Run) -> str:
+def _of_a_run(view: View, run: SeenRun) -> str:
     record, moment = run.record, run.moment
     answers, tokens = run.used
     line = f"{look(run.method).text}, step {record.step}: sets of {len(moment.rewards)} "
@@ -164,7 +164,7 @@ def cut_off(view: View) -> list[str]:
     return [f"{look(run.method).text}: {said}." for run in active if (said := _cut_off(view, run))]
 
 
-def _cut_off(view: View, run: Run) -> str:
+def _cut_off(view: View, run: SeenRun) -> str:
     cut = run.record.truncated_rate
     on = watch.wrote_on(cut, run.record.parse_rate, run.config.answers)
     return watch.cut_off(run.config, lambda: f"{view.token_limit(run)} tokens", cut=cut, on=on)

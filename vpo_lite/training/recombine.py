@@ -29,7 +29,7 @@ from ..tasks.functions import ByFunctions
 from ..tasks.wording import read_numbered
 from .answers import Answers
 from .rollouts import last_word
-from .schemas import BestSets, Found
+from .schemas import BestAnswer, BestSets
 
 MOST_PROBLEMS = 4096  # whose sets are kept: they stand in every state
 
@@ -103,12 +103,12 @@ def check_task(task: Task) -> None:
         )
 
 
-def _written(task: Task, group: Answers) -> dict[tuple[int, int], Found]:
+def _written(task: Task, group: Answers) -> dict[tuple[int, int], BestAnswer]:
     """The readable answers of a group, by rollout and slot."""
     m = group.parsed.shape[1]
     bodies = [read_numbered(text, m, task.tag) for text in group.texts]
     return {
-        (g, i): Found(bodies[g][i], i, tuple(group.rewards[g, i].tolist()))
+        (g, i): BestAnswer(bodies[g][i], i, tuple(group.rewards[g, i].tolist()))
         for g, i in np.argwhere(group.parsed).tolist()
     }
 
@@ -124,7 +124,7 @@ def _remember(task: Task, group: Answers, answers, found: BestSets, alpha: float
     found[key] = [pool[j] for j in chosen]
 
 
-def _filled(group: Answers, answers, best: list[Found], leader: int) -> list[Found]:
+def _filled(group: Answers, answers, best: list[BestAnswer], leader: int) -> list[BestAnswer]:
     """The best set with m answers, in the order of the slots that they were written in.
 
     Further answers of the group fill it up, first those of its best rollout. Nothing is returned
@@ -141,7 +141,7 @@ def _filled(group: Answers, answers, best: list[Found], leader: int) -> list[Fou
     return sorted(best, key=lambda answer: answer.slot) if len(best) == m else []
 
 
-def _text_of(task: Task, answers: Sequence[Found]) -> str:
+def _text_of(task: Task, answers: Sequence[BestAnswer]) -> str:
     """These answers as one completion, each as it was written."""
     tagged = (f"<{task.tag}_{i}>{a.body}</{task.tag}_{i}>" for i, a in enumerate(answers, start=1))
     return " ".join(tagged)

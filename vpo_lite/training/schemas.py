@@ -163,7 +163,7 @@ FIGURES: Sequence[str] = tuple(n for n in Figures.model_fields if n not in OF_PR
 PER_PROBLEM: Sequence[str] = tuple(PerProblem.model_fields)
 
 
-class Found(NamedTuple):
+class BestAnswer(NamedTuple):
     """An answer as it was written: its text between the tags, its slot, its rewards (d,)."""
 
     body: str
@@ -172,4 +172,4 @@ class Found(NamedTuple):
 
 
 # The best set found so far of each problem, by the problem's key; the latest problem comes last.
-BestSets = dict[str, list[Found]]
+BestSets = dict[str, list[BestAnswer]]

@@ -19,7 +19,7 @@ from ..drawings import DASHES, FLOOR, MARKERS, ROUTE_COLOURS, describe, group_of
 from ..faces import face_of
 from ..judging import coverages, many_points, target, win_shares
 from ..recordings import Recording
-from ..view import Run, View
+from ..view import SeenRun, View
 from ..words import is_maze, where
 
 MOST = 4  # runs side by side
@@ -46,7 +46,7 @@ class Recorded(NamedTuple):
 class Shown(NamedTuple):
     """A run with its label, the look of its curves, and the name of its recording."""
 
-    run: Run
+    run: SeenRun
     label: str
     look: Look
     source: str
@@ -181,7 +181,7 @@ class Lesson:
             "best_shares": _rounded(best_shares),
         }
 
-    def _curve(self, run: Run, alpha: float) -> list[float]:
+    def _curve(self, run: SeenRun, alpha: float) -> list[float]:
         """The mean coverage of the sets of each step, or their set reward without a front."""
         if self.known:
             return coverages([moment.sets for moment in run.moments], alpha, self._points)
@@ -264,7 +264,7 @@ def _view(name: str, recording: Recording) -> View:
     )
 
 
-def _own_setting(run: Run, runs: Sequence[Run]) -> str:
+def _own_setting(run: SeenRun, runs: Sequence[SeenRun]) -> str:
     """What alone tells this run from the others of its method, as "G = 48"; "" if more does."""
     same = [other.config for other in runs if other.method == run.method]
     for name, letter in {"group_size": "G", "K": "K", "alpha": "α"}.items():

@@ -21,7 +21,7 @@ from ...files import not_written, parse_json, read_bytes, write_atomically
 from ...messages import did_you_mean, shown_path
 from ..codes import decode
 from ..packing import packed, packed_numbers
-from ..view import Run
+from ..view import SeenRun
 from .stored import (
     EMPTY,
     MOST_BYTES,
@@ -43,7 +43,7 @@ class Recording(NamedTuple):
 
     share: str
     command: str
-    runs: tuple[Run, ...]
+    runs: tuple[SeenRun, ...]
 
 
 def shipped() -> list[str]:
@@ -165,7 +165,7 @@ def _folder(name) -> Path:
     return Path(path)
 
 
-def _written(run: Run, numbers: dict, text_numbers: dict) -> dict:
+def _written(run: SeenRun, numbers: dict, text_numbers: dict) -> dict:
     groups = [group for record in run.records for group in record.groups]
     task = run.config.make_task()
     records = [record.to_json() for record in run.records]

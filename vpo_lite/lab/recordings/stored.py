@@ -18,7 +18,7 @@ from ...training.problems import problems_of_step
 from ...training.record import Group, StepRecord
 from ..codes import check_code
 from ..packing import unpacked, unpacked_numbers
-from ..view import Moment, Run
+from ..view import Moment, SeenRun
 
 MOST_BYTES = 2**25  # of a file, and of all its texts; the largest that ships has 0.1 MB
 MOST_NUMBERS = 2**22  # rewards of all runs together
@@ -64,7 +64,7 @@ class Stored(Schema):
 inside = partial(told_of, kind=DamagedError)  # a field, or a part of a recording
 
 
-def runs_of(stored: Stored) -> list[Run]:
+def runs_of(stored: Stored) -> list[SeenRun]:
     """The runs of a recording. Raises DamagedError that names the field."""
     count = sum(run.numbers for run in stored.runs)
     if count > MOST_NUMBERS:
@@ -86,7 +86,7 @@ def checksum(task: Task, instances) -> str:
 # --- one run --------------------------------------------------------------------------------------
 
 
-def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> Run:
+def _run(stored: StoredRun, answers: list[str], texts: list[str]) -> SeenRun:
     config, task = _config(stored)
     records = _json(stored.records, list[Values], "records")
     shapes = [shape for step in stored.shapes for shape in step]
@@ -155,7 +155,7 @@ def _check_groups(task: Task, groups: list[Group]) -> None:
 
 def _with_moments(
     config: TrainConfig, task: Task, records: list[dict], groups: list, sizes: list | None
-) -> Run:
+) -> SeenRun:
     """The run with what was shown of each step; m, G and sizes of sets may have changed."""
     if not 0 < len(records) == len(groups):
         raise ValueError(f"records: {len(records)} steps, but shapes of {len(groups)}")
@@ -177,7 +177,7 @@ def _with_moments(
                 raise ValueError(f"m = {shown(record.m)}, but its rollouts have {m} answers")
             whole.append(record)
             moments.append(Moment.of(record, of_then, task))
-    return Run(config.method, config, tuple(whole), tuple(moments))
+    return SeenRun(config.method, config, tuple(whole), tuple(moments))
 
 
 # --- packed parts ---------------------------------------------------------------------------------
