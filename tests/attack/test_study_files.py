@@ -302,7 +302,7 @@ ABSENT = {  # what the second kind asks for, and nobody has -> what is said of i
 def test_a_model_or_a_file_that_is_missing_is_found_before_the_first_run(
     here, capsys, monkeypatch, absent
 ):
-    (here / "table.txt").write_text("a" * 50_000)
+    (here / "table.txt").write_text("".join(map(chr, range(0x4E00, 0x4E00 + 20_000))))
     for name in ("there", "half"):
         (here / name).mkdir()
         (here / name / "config.json").write_text("{}")

@@ -41,6 +41,7 @@ from ..files import DamagedError, Schema, check, read_bytes
 from ..messages import did_you_mean
 from ..training.config import MOST_MEASURED, TrainConfig
 
+SPLIT_OF = {"problems": "held_out", "between": "held_out", "validation": "validation"}
 DECLARED = Path(__file__).parent / "declared"
 Count = Annotated[int, Field(ge=1, le=10_000)]
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
@@ -234,8 +235,7 @@ class Study:
             )
         if judged.single:
             return
-        splits = {"problems": "held_out", "between": "held_out", "validation": "validation"}
-        asked = {f"measured.{n}": (s, getattr(measured, n)) for n, s in splits.items()}
+        asked = {f"measured.{n}": (s, getattr(measured, n)) for n, s in SPLIT_OF.items()}
         _check_problems(judged, asked)
 
     def _check_search(self, stated: Searched) -> None:

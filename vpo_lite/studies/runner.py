@@ -12,7 +12,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +21,16 @@ from ..checks import told_of
 from ..files import read_json, tidy, write_atomically
 from ..locks import BusyError, lock_folder
 from ..policy.loading import check_there
-from ..tasks.base import TaskError
+from ..tasks.base import Task, TaskError
 from ..tasks.records import counted
 from ..tasks.sandbox import cores
 from ..training.errors import TrainingError
 from ..training.learner import Learner
 from ..training.memory import check_fits
+from ..training.problems import distinct_seeds
 from ..training.record import StepRecord
 from ..training.run import versions_of
-from .declaration import Job, Study
+from .declaration import SPLIT_OF, Job, Study
 from .made_from import made_from
 from .measure import by_problem, measure, summary
 from .plan import jobs
@@ -49,19 +50,37 @@ from .under_way import UnderWay, discard
 
 def check_sources(study: Study, folder, runs: Iterable[Job], *, download: bool) -> None:
     """Raise ValueError, before any of these runs begins, where a model or a data file of one is
-    missing, with its kind, and where a finished run was made from other data or other code.
+    missing, with its kind, where fewer problems differ than are measured, and where a finished run
+    was made from other data or other code.
 
     download: as for :func:`vpo_lite.policy.loading.check_there`
     """
     models, now = set(), {}
     for job in runs:
         with told_of(f"study {study.name}, kind {job.kind}"):
-            if job.kind not in now:
+            if first := job.kind not in now:
                 now[job.kind] = made_from(job)
             for model in {job.config.base_model, job.judged.base_model} - models:
                 check_there(model, download=download)
                 models.add(model)
+            if first and not job.judged.single:
+                task = job.judged.make_task()
+                for field, split in SPLIT_OF.items():
+                    different(task, split, getattr(study.measured, field), f"measured.{field}")
     check_contents(study, folder, now.items())
+
+
+def different(task: Task, split: str, count: int, field: str) -> Sequence[int]:
+    """The first seeds of a split whose problems differ. ValueError with the name of their number
+    where there are fewer.
+    """
+    seeds = distinct_seeds(task, split, count)
+    if len(seeds) < count:
+        raise ValueError(
+            f"{field} = {count:,}: only {len(seeds):,} of these problems of task {task.name!r} "
+            f"differ ({split}), and a study measures each once; write {field} = {len(seeds)}"
+        )
+    return seeds
 
 
 def run_study(
@@ -195,7 +214,7 @@ def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: 
     marks -= {steps, *(point["step"] for point in work.checkpoints)}
 
     def measured(split, count, answers=stated.answers, alphas=()):
-        seeds = task.seeds[split][: 1 if task.single else count]
+        seeds = task.seeds[split][:1] if task.single else distinct_seeds(task, split, count)
         asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
         return measure(learner.policy, task, job.judged, seeds, **asked)
 

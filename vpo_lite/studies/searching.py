@@ -17,7 +17,7 @@ from ..search.evolution import Trace, evolve
 from .declaration import Study
 from .made_from import made_from
 from .results import check_contents, workplace
-from .runner import write_once
+from .runner import different, write_once
 from .searches import Search, Searches, finished, read_search, to_do
 
 POINTS = 12  # of a curve that is kept
@@ -69,7 +69,7 @@ def _found(search: Search, adapter: Path, tell: Callable) -> dict:
     m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
     how = dict(m=m, rollouts=per_call // m, calls=calls, max_new_tokens=config.max_new_tokens)
     how["show_weights"] = METHODS[config.method].weight_in_prompt
-    problems = task.seeds["held_out"][: search.problems]
+    problems = different(task, "held_out", search.problems, "search.problems")
     instances = [task.instance(s) for s in problems]
     rows = []
     with torch_threads(config.threads):

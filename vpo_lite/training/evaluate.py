@@ -15,12 +15,12 @@ from .answers import Answers, merged
 from .config import MOST_MEASURED, TrainConfig
 from .contract import check_fit, check_request, check_seed, check_seeds
 from .measure import gathered, means, pool_figures
+from .problems import distinct_seeds
 from .rollouts import draw_uniforms, sample_answers, token_limits
 from .schemas import PER_PROBLEM
 
 ROWS = 256  # completions sampled at a time, at most
 PROBLEMS = 64  # measured where nobody asks for another number
-LOOKED_AT = 4  # held-out seeds for each problem, to find some that differ
 
 
 def evaluate(
@@ -132,16 +132,8 @@ def held_out_seeds(
     task: Task, problems: int | None = None, name: str = "problems"
 ) -> Sequence[int]:
     """The seeds of the problems to measure on, as :func:`evaluate` says: each problem once, since
-    an interval takes problems for independent draws. So there may be fewer than ``problems``, where
-    the first 4 ``problems`` held-out seeds give fewer that differ (by their key).
-
-    ValueError, with the name of their number, where there are fewer seeds than asked for.
-
-    >>> class Listed(Task):
-    ...     def instance(self, seed):
-    ...         return ("tea", "boats", "rain")[seed % 3]
-    >>> held_out_seeds(Listed(), 60)
-    [0, 1, 2]
+    an interval takes problems for independent draws (`distinct_seeds`). So there may be fewer than
+    asked for. ValueError, with the name of their number, where there are fewer seeds.
     """
     check_seeds(task)
     seeds = task.seeds["held_out"]
@@ -155,16 +147,7 @@ def held_out_seeds(
             f"{name} = {shown(wanted)}: of the {count(len(seeds), 'held-out problem')} of task "
             f"{task.name!r} give 1{f' to {len(seeds):,}' * (len(seeds) > 1)}{more}"
         )
-    wanted = 1 if task.single else wanted
-    known = vars(task).setdefault("_held_out", {})  # a problem may take long to make
-    if wanted not in known:
-        first: dict[str, int] = {}
-        for seed in seeds[: LOOKED_AT * wanted]:
-            first.setdefault(task.key(task.instance(int(seed))), int(seed))
-            if len(first) == wanted:
-                break
-        known[wanted] = [*first.values()]
-    return known[wanted]
+    return distinct_seeds(task, "held_out", 1 if task.single else wanted)
 
 
 def asked_for(task: Task, problems: int | None) -> int:

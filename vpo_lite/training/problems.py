@@ -4,6 +4,7 @@ and other engines look them up, too.
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,11 +13,39 @@ from ..checks import told_of
 from ..objective import sample_weights
 from ..randomness import generator, integer
 from ..tasks.base import Task, group_key
+from ..tasks.records import RecordTask
+from ..tasks.task_errors import is_ours
 from .config import TrainConfig
 from .contract import objectives_of, tokens_of, w_star_of, worst_of
 
+TRIED = 4  # seeds for each problem that shall differ
 LOOKED_AT = 1024  # problems of a run that its one token limit is taken from
 MOST_IN_EPOCHS = 2**19  # training seeds; of more, two draws of one problem are rare
+
+
+def distinct_seeds(task: Task, split: str, count: int) -> Sequence[int]:
+    """The first ``count`` seeds of a split whose problems differ, by their key; fewer where the
+    first 4 ``count`` seeds do not give so many.
+
+    >>> class Listed(Task):
+    ...     __module__ = "mine"
+    ...     def instance(self, seed):
+    ...         return ("tea", "boats", "rain")[seed % 3]
+    >>> distinct_seeds(Listed(), "held_out", 60)
+    [0, 1, 2]
+    """
+    seeds = task.seeds[split]
+    if is_ours(task) and not isinstance(task, RecordTask):  # tests/test_evaluate.py: all differ
+        return seeds[:count]
+    known = vars(task).setdefault("_distinct_seeds", {})  # a problem may take long to make
+    if (split, count) not in known:
+        first: dict[str, int] = {}
+        for seed in seeds[: TRIED * count]:
+            first.setdefault(task.key(task.instance(int(seed))), int(seed))
+            if len(first) == count:
+                break
+        known[split, count] = [*first.values()]
+    return known[split, count]
 
 
 def seeds_of_step(task: Task, seed: int, step: int, prompts: int) -> list[int]:
