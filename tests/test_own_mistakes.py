@@ -241,6 +241,38 @@ def test_report_and_train_tell_of_rewards_by_chance(bad, capsys):
     assert json.loads(Path("good/summary.json").read_text())["start"]["by_chance"] is False
 
 
+ALIKE = """def parse(self, instance, text, m):
+    return [text + "abc"[i] for i in range(m)]
+def same_effect(self, instance, answer):
+    {}"""
+
+
+@pytest.mark.slow
+def test_a_same_effect_that_makes_most_answers_repeats_is_said_before_training(bad, capsys):
+    """Of three answers with three texts the second and the third do what the first does."""
+    asked = ["report", "--model", "tiny", "--problems", "3", "--answers", "15"]
+    asked += ["--max-new-tokens", "4", "--task"]
+    said = "100% of the answers that differ in their text from the earlier ones of their rollout"
+    assert train(bad(ALIKE.format("return 0")), "--eval-answers", "15") == 0
+    error = capsys.readouterr().err
+    assert f"before training, {said} are repeats all the same, by same_effect of task" in error
+    start = json.loads(Path("run/summary.json").read_text())["start"]
+    assert start["same_effect_rate"] == 1
+    assert main([*asked, "mistaken:Bad"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+    half = bad(ALIKE.format("return answer[-1] == 'c'"))  # the second repeats, the third does not
+    assert train(half, "--eval-answers", "15", out="half") == 0
+    assert "same_effect" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_same_effect_without_return_is_refused(bad, capsys):
+    assert train(bad(ALIKE.format("answer.strip()"))) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "= None: with None every answer would be a repeat; did you forget return?" in error
+
+
 def test_a_method_says_whether_it_takes_single_answers():
     with pytest.raises(ValueError, match="single_answer = 'no': expected True or False"):
         estimators.method(single_answer="no")

@@ -8,6 +8,7 @@ Longer than 350 lines because the table of bad values stands beside the tests th
 """
 
 import json
+import math
 import random
 import re
 
@@ -167,7 +168,8 @@ BAD = {
     "solved": FLAGS,
     "parse": {"text": constant("abc"), "None": constant(None), "short": constant([None])},
     "score": ARRAYS,
-    "same_effect": {"list": constant([]), "in a tuple": constant(([],))},
+    "same_effect": {"list": constant([]), "in a tuple": constant(([],))}
+    | {"None": constant(None), "NaN": constant(math.nan), "NaN in a tuple": constant((math.nan,))},
 }
 SEEDS = {
     "None": None,

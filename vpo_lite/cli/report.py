@@ -157,7 +157,7 @@ def _of_the_run(chosen: dict) -> dict:
 def _of_a_task(options) -> int:
     with requests():
         from ..policy.loading import load_policy
-        from ..training.answers import BY_CHANCE, by_chance
+        from ..training.answers import BY_CHANCE, by_chance, differing, same_effect_rate
         from ..training.config import TrainConfig
         from ..training.contract import below_worst, check_early_problems
         from ..training.evaluate import check_answers, held_out_seeds
@@ -195,6 +195,7 @@ def _of_a_task(options) -> int:
     more = [_of_the_front(front)] if front else []
     below = float(np.mean([below_worst(task, x.instance, x.rewards) for x in pools]))
     odd = {"below_worst_rate": below, "above_front_rate": front and front["above"]}
+    odd["same_effect_rate"] = same_effect_rate(task, map(differing, pools))
     more += [f"{said}." for said in faults(task, odd).values()]
     if options.json:
         tell_of_records(config)

@@ -23,7 +23,7 @@ from ..checks import check_alpha, check_whole
 from ..exact import exact_set_reward
 from ..policy.policy import Policy
 from ..tasks.base import Task
-from ..training.answers import Answers, effect_of, score_answers
+from ..training.answers import Answers, effect_of, same_effect_of, score_answers
 from ..training.contract import check_request, check_seed, prompt_of
 from ..training.evaluate import ROWS
 from ..training.rollouts import draw_uniforms, sample_answers
@@ -193,9 +193,10 @@ class _BestFirst:
     def _return(self, cost: float, ids: tuple[int, ...]) -> None:
         text = self.decode([i for i in ids if i not in self.eos_ids])
         (answer,) = self.task.parse(self.instance, text, 1)
-        effect = None if answer is None else self.task.same_effect(self.instance, answer)
-        left = self.result.within(None, self.answers)
-        if left and answer is not None and effect not in self.effects:
+        if answer is None or not self.result.within(None, self.answers):
+            return
+        effect = same_effect_of(self.task, self.instance, answer)
+        if effect not in self.effects:
             self.effects.add(effect)
             self.logprobs.append(-cost)
             self.result.add(answer, np.empty(0))

@@ -290,7 +290,7 @@ class Task:
         raise TaskError(f"task {self.name!r} must define score(instances, answers) or vector")
 
     def same_effect(self, instance: Any, answer: str) -> Hashable:
-        """A value that is equal for answers of equal effect. The later of two is a repeat."""
+        """A value, not None, equal for answers of equal effect. The later of two is a repeat."""
         return answer
 
     def valid(self, instance: Any, rewards: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from ..tasks.task_errors import TaskError, called
 from .contract import blamed, flags_of, worst_of
 
 CLOSE = 1e-3
+FEW = 10  # answers that differ from others of their rollout; of fewer nothing is said
 
 
 class Pooled(NamedTuple):
@@ -262,15 +263,47 @@ def effect_of(task: Task, instance, answer: str, rewards: np.ndarray) -> Hashabl
     """What two answers share that do the same; rewards (d,): of this answer, if these tell it."""
     if task.repeats_by_reward:  # no judge is asked twice
         return tuple(rewards.tolist())
-    effect = task.same_effect(instance, answer)
+    return same_effect_of(task, instance, answer)
+
+
+def same_effect_of(task: Task, instance, answer: str) -> Hashable:
+    """What the task's ``same_effect`` gives: a value that can be equal to another one."""
+    effect, odd = task.same_effect(instance, answer), ""
     try:
         hash(effect)
     except TypeError:
-        raise TaskError(
-            f"task {task.name!r}: same_effect(instance, {shown(answer)}) = {shown(effect)}: "
-            "expected a hashable value, such as a text or a tuple"
-        ) from None
+        odd = "expected a hashable value, such as a text or a tuple"
+    if effect is None:
+        odd = "with None every answer would be a repeat; did you forget return?"
+    parts = effect if isinstance(effect, tuple) else (effect,)
+    if any(isinstance(x, float | np.floating) and np.isnan(x) for x in parts):
+        odd = "NaN is not equal to itself, so no answer would be a repeat; expected another value"
+    if odd:
+        what = f"same_effect(instance, {shown(answer)}) = {shown(effect)}"
+        raise TaskError(f"task {task.name!r}: {what}: {odd}")
     return effect
+
+
+def differing(pool: Answers) -> tuple[int, int]:
+    """How many answers differ in their text from all earlier ones of their rollout, without its
+    first, and how many of these are repeats.
+    """
+    differ = again = 0
+    for row, repeats in zip(pool.answers, pool.repeats, strict=True):
+        seen: set[str] = set()
+        for answer, repeat in zip(row, repeats.tolist(), strict=True):
+            if answer is not None and answer not in seen:
+                differ, again = differ + bool(seen), again + repeat
+                seen.add(answer)
+    return differ, again
+
+
+def same_effect_rate(task: Task, counts: Iterable[tuple[int, int]]) -> float | None:
+    """The share of differing answers that are repeats, from :func:`differing` of each pool; None
+    for fewer than ten such answers, and for a task whose rewards tell repeats.
+    """
+    differ, again = (sum(column) for column in zip(*counts, strict=True))
+    return None if task.repeats_by_reward or differ < FEW else again / differ
 
 
 def _joined(prompt: Prompt, text: str) -> str:

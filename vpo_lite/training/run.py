@@ -16,7 +16,7 @@ from ..messages import command
 from ..policy import shipped
 from ..policy.adapter import check_place
 from ..tasks.records import counted
-from .answers import Answers, by_chance
+from .answers import Answers, by_chance, differing, same_effect_rate
 from .config import TrainConfig
 from .errors import TrainingError
 from .evaluate import check_eval_every, evaluate, held_out_seeds
@@ -85,10 +85,16 @@ class AnyRun(ABC):
         """The figures before training. They are measured once."""
         figures = self.folder.start()
         if figures is None:
-            pools: list[Answers] = []
+            task, pools, counts = self.learner.task, [], []
+
+            def look(pool: Answers) -> None:
+                pools.extend([] if pools else [pool])
+                counts.append(differing(pool))
+
             with self.learner.policy.reference():  # a fresh adapter changes nothing
-                figures = self._evaluate(lambda pool: pools or pools.append(pool))
-            figures |= {"by_chance": by_chance(self.learner.task, pools[0])}
+                figures = self._evaluate(look)
+            figures["by_chance"] = by_chance(task, pools[0])
+            figures["same_effect_rate"] = same_effect_rate(task, counts)
             self.folder.save_start(figures)
         return figures
 

@@ -111,9 +111,16 @@ Records = dict[str, OfAFile]  # by the option that names the file
 
 
 class Start(Figures):
-    """start.json: the figures before training, and whether the rewards are random."""
+    """start.json: the figures before training, and what is asked of a task only then.
+
+    - by_chance: whether the rewards are random
+    - same_effect_rate: among answers that differ in their text from all earlier ones of their
+      rollout, the share that ``same_effect`` makes repeats; None with few such answers, and for a
+      task whose rewards tell repeats
+    """
 
     by_chance: bool | None = None
+    same_effect_rate: Share | None = None
 
 
 class Measured(Figures):

@@ -22,6 +22,7 @@ from .contract import (
 
 ENOUGH = 50  # answers, before anything is said of them
 UNREAD_SHARE = 0.9  # share of the answers that cannot be read, from which on it is said
+MOST_ALIKE = 0.5  # share of differing answers that are repeats, above which it is said
 MANY = 0.1  # share of the rollouts that were cut off, above which it is said
 
 
@@ -37,7 +38,7 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
     """What these figures of answers say against the rewards: a sentence for each kind of fault.
 
     - figures: reached, spread, below_worst_rate and above_front_rate, as ``vpo.evaluate`` gives
-      them; one that an older version did not store is passed over
+      them, and same_effect_rate, as start.json holds it; a missing one is passed over
     - small: the policy is made for its task: what it misses says nothing against the rewards
 
     >>> from vpo_lite.tasks import task_class
@@ -57,6 +58,12 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
     if above := figures.get("above_front_rate"):
         said["front"] = warning_of_front(task, above)
     said["scale"] = differ_in_scale(reached)
+    if (same := figures.get("same_effect_rate") or 0) > MOST_ALIKE:
+        said["alike"] = (
+            f"{same:.0%} of the answers that differ in their text from the earlier ones of their "
+            f"rollout are repeats all the same, by same_effect of task {task.name!r}: is it equal "
+            "only for answers that do the same?"
+        )
     return {kind: words for kind, words in said.items() if words}
 
 
