@@ -361,7 +361,12 @@ def test_rows_of_a_comparison_name_the_task_where_it_differs_and_no_row_holds_a_
 @pytest.mark.slow
 def test_a_method_that_shows_weights_needs_a_prompt_that_shows_them(model, monkeypatch):
     goals = config(model, method="goal_conditioned", steps=1)
-    with pytest.raises(ValueError, match="does not show its weights"):
+    said = "does not show its weights.*: write weights into the request, or train random_weighting"
+    with pytest.raises(ValueError, match=said):
+        Learner(goals)
+    monkeypatch.setattr(Letters, "instance", lambda self, seed: 1 + seed % 4)
+    assert Letters().instance(Letters.seeds["train"][0]) == 1
+    with pytest.raises(ValueError, match=said):  # with one objective there is nothing to show
         Learner(goals)
     monkeypatch.setattr(
         Letters, "prompt", lambda self, x, m, *, weights=None, **_: Prompt.words(f"{x} {weights}")

@@ -138,15 +138,14 @@ def check_early_problems(
     names, same = objectives_of(task, first), f"seed {shown(seed)} gave two"
     _must(task.key(first) == task.key(again), task, f"{same} problems of different keys")
     _must(names == objectives_of(task, again), task, f"{same} lists of objectives")
-    d = len(names)
-    if shows_weights and d > 1:
-        one, other = (
-            prompt_of(task, first, m, weights=weights, pocket=pocket)
-            for weights in np.eye(d)[[0, -1]]
-        )
-        lacking = "prompt(...) does not show its weights, and this method needs them there"
-        _must(one != other, task, lacking)
-    sets = np.zeros((2, m, d))
+    several = [x for x in instances if len(task.objectives(x)) > 1]  # one has but one weight
+    if shows_weights and several:
+        some, x = np.eye(len(task.objectives(several[0])))[[0, -1]], several[0]
+        one, other = (prompt_of(task, x, m, weights=w, pocket=pocket) for w in some)
+        lacking = "prompt(...) does not show its weights, and this method needs them there: "
+        cure = "write weights into the request, or train random_weighting"
+        _must(one != other, task, lacking + cure)
+    sets = np.zeros((2, m, len(names)))
     coverage_of(task, task.front(first), sets)  # first, because `solved` compares with the front
     flags_of(task, "valid", first, sets)
     flags_of(task, "solved", first, sets)
