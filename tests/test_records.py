@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -876,6 +877,36 @@ def test_a_check_counts_the_tokens_of_the_requests(file, model, capsys):
     said = f"{tokens[1]} tokens in the longest request (line 3), {mean} on average; up to 40"
     assert said in capsys.readouterr().out
     assert "model 'nowhere'" in refused(capsys, *asked[:-1], "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["rotary", "longrope", "fits"])
+def test_a_check_says_which_requests_are_too_long_for_the_model(
+    file, model, tmp_path, capsys, kind
+):
+    """40 tokens follow, as training counts them. The long request ends one position too late."""
+    rows = ['{"word": "no"}', '{"word": "chains"}', '{"word": "hop"}']
+    asked = ["data", "check", str(file(*rows)), "--task", f"{__name__}:Asks", "--m", "2"]
+    folder = shutil.copytree(model, tmp_path / "short")
+    config = json.loads((folder / "config.json").read_text())
+    policy = vpo.load_policy(model, device="cpu")
+    tokens = len(policy.encode(Prompt.words("Cut chains 2 times.")))
+    most, there = tokens + 39 + (kind == "fits"), "there its answers may be worse"
+    config["max_position_embeddings"] = 10**5 if kind == "longrope" else most
+    if kind == "longrope":
+        of_kind = dict(rope_type="longrope", rope_theta=1e4, original_max_position_embeddings=most)
+        factors = [1.0] * (config["hidden_size"] // config["num_attention_heads"] // 2)
+        config["rope_parameters"] = of_kind | dict(long_factor=factors, short_factor=factors)
+        there = "training refuses them"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert main([*asked, "--model", str(folder)]) == 0
+    said = (
+        f"1 of 3 problems are too long: requests of up to {tokens} tokens and 40 new ones need "
+        f"more than the {most} positions that {folder} was made for; {there}: shorten the requests"
+    )
+    assert (said in capsys.readouterr().out) == (kind != "fits")
+    assert main([*asked, "--model", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["positions"], found["beyond"]) == (most, int(kind != "fits"))
 
 
 def test_a_task_without_its_own_parts_says_which(model):

@@ -19,6 +19,7 @@ from ..tasks.record_files import parted, told_parted
 from ..tasks.records import RecordTask, on_records
 from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
+from . import lengths
 from .flags import (
     Wrong,
     add_number,
@@ -53,7 +54,10 @@ def data_flags(made, arguments) -> None:
     made.add_argument("file", type=path, metavar="FILE", help="records, as JSON lines or parquet")
     made.add_argument("--task", required=True, metavar="NAME", help=TASK)
     made.add_argument(
-        "--model", type=at_home, metavar="NAME", help="also count the tokens of each request"
+        "--model",
+        type=at_home,
+        metavar="NAME",
+        help="also count the tokens of each request, and those too long for it",
     )
     add_number(made, "--m", "answers that a request asks for", default=3)
     made.add_argument(
@@ -81,7 +85,9 @@ def check_data(options) -> int:
         loaded = task.load(options.file)
         if whole_task and loaded.records and not loaded.damaged:
             task.check_machine()
-        longest = _longest(task, loaded.records, options) if options.model else {}
+        longest = {}
+        if options.model:
+            longest = lengths.counted(task, loaded.records, options.model, options.m, BAR)
         repeated, seen = _repeated(task, loaded.records)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
     columns = lines_by_kind({line: task.columns_in(x) for line, x in loaded.records.items()})
@@ -112,12 +118,13 @@ def check_data(options) -> int:
         first |= {} if options.score is None else {"first_failed": failed}
         print_json(counts | {name: next(iter(x.values()), None) for name, x in first.items()})
     else:
-        print("\n".join(_told(task, loaded, counts, repeated, seen, failed, together, columns)))
+        what = (counts, repeated, seen, failed, together, columns)
+        print("\n".join(_told(task, loaded, options.model, *what)))
     return status
 
 
 def _told(
-    task, loaded, counts: dict, repeated, seen, failed: dict, together: str, columns
+    task, loaded, model, counts: dict, repeated, seen, failed: dict, together: str, columns
 ) -> Iterator[str]:
     """What a file of records holds, as lines of text."""
     named = loaded.named
@@ -126,12 +133,7 @@ def _told(
     if task.held_out_data is None and len(loaded.records) > 1 and not loaded.damaged:
         yield told_parted(len(loaded.records), task.noun)
     if "request_tokens" in counts:
-        longest = named(counts["longest_request"])
-        yield (
-            f"{counts['request_tokens']:,} tokens in the longest request ({longest}), "
-            f"{counts['mean_request_tokens']:,} on average; up to {counts['new_tokens']:,} "
-            "follow, unless the run names max_new_tokens"
-        )
+        yield from lengths.told(counts, task.noun, model, named)
     for why, lines in loaded.reasons().items():
         yield f"{len(lines):,} dropped: {why} ({_listed(named, lines)})"
     yield from task.remarks(loaded)
@@ -191,31 +193,6 @@ def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
         train, held_out = list(texts), asked(task.load(task.held_out_data).records)
     known = {texts[line] for line in train}
     return repeated, [line for line, text in held_out.items() if text in known]
-
-
-def _longest(task, records: dict, options) -> dict[str, int]:
-    """The tokens of the longest request, its record, the mean, and the most that may follow."""
-    from ..policy import shipped
-    from ..policy.base import load_tokenizer
-    from ..policy.tokenizer import encode
-
-    if shipped.folder(options.model) is not None:
-        raise Wrong(
-            f"--model {options.model}: reads the symbols of its own task, and these requests are "
-            "words; name a model of Hugging Face"
-        )
-    tokenizer, m = load_tokenizer(options.model), options.m
-    bar = progress(records.items(), desc="counting", **BAR)
-    tokens = {line: len(encode(tokenizer, task.prompt(x, m))) for line, x in bar}
-    if not tokens:
-        return {}
-    line = max(tokens, key=tokens.get)
-    return {
-        "request_tokens": tokens[line],
-        "longest_request": line,
-        "mean_request_tokens": round(sum(tokens.values()) / len(tokens)),
-        "new_tokens": max(task.max_tokens(x, m) for x in records.values()),
-    }
 
 
 def _failures(task, records: dict, text: str) -> tuple[dict[int, str], dict[int, np.ndarray]]:

@@ -96,6 +96,7 @@ def warn_of_one_problem(config, given: dict) -> None:
 
 def warn_of_requests(run) -> None:
     """Warn of requests that change with the date, or exceed what the model was made for."""
+    from ..policy.positions import beyond
     from ..training.memory import lengths
 
     if not run.main:
@@ -108,12 +109,7 @@ def warn_of_requests(run) -> None:
         )
     prompt, new = lengths(policy, run.config, run.learner.task)
     if policy.positions and prompt + new > policy.positions:
-        note(
-            f"requests of up to {prompt:,} tokens and {new:,} new ones need more than the "
-            f"{policy.positions:,} positions that {run.config.base_model} was made for; there its "
-            "answers may be worse: shorten the requests, lower max_new_tokens, or choose another "
-            "model"
-        )
+        note(beyond(prompt, new, policy.positions, run.config.base_model))
 
 
 def tell_of_records(*configs) -> None:

@@ -120,6 +120,18 @@ def load_tokenizer(name: str, folder: Path | None = None):
         return AutoTokenizer.from_pretrained(folder, padding_side="left", trust_remote_code=False)
 
 
+def load_config(name: str):
+    """The config of the base model of this name; None in a folder that holds a tokenizer alone.
+    Errors as for ``load_policy``.
+    """
+    folder = base_folder(name) or from_hub(name)
+    if not os.path.lexists(folder / "config.json"):
+        return None
+    read_json(folder / "config.json")
+    with _third_party(name):
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+
+
 def _model(name: str) -> str:
     return f"model {shown(name, 200)}"
 

@@ -19,6 +19,7 @@ from . import DTYPES
 from .adapter import AdapterCard, fingerprint, save_adapter
 from .decoder import decoder_for
 from .libraries import PeftModel
+from .positions import most_positions_of, positions_of
 from .sampling import Rollouts, completion_logits, pad_prompts, sample_tokens, shares_prompts
 from .scores import TokenScores, token_scores
 from .tokenizer import decode, encode, opens_thought
@@ -103,31 +104,12 @@ class Policy:
     @property
     def positions(self) -> int | None:
         """Tokens of a prompt and its completion that the model was made for; None: it says none."""
-        config = self.model.config.get_text_config()
-        named = (getattr(config, n, None) for n in ("max_position_embeddings", "max_seq_len"))
-        return next((most for most in named if most), None)
+        return positions_of(self.model.config)
 
     @property
     def most_positions(self) -> int | None:
-        """Positions that can be computed; None: without an end, as usual rotary ones are.
-
-        Models such as GPT-2 and OPT have a table of them. Rotary positions of the kinds longrope
-        and dynamic turn by other angles in longer rows. There a cache of shorter rows, and the
-        shorter rows of a batch, would be wrong.
-        """
-        config = self.model.config.get_text_config()
-        rope = getattr(config, "rope_parameters", None)
-        if rope is None:
-            return self.positions
-        kinds = [rope] if "rope_type" in rope else rope.values()  # of some models by kind of layer
-        limits = []
-        for kind in (kind for kind in kinds if isinstance(kind, dict)):
-            if kind.get("rope_type") == "longrope":
-                older = getattr(config, "original_max_position_embeddings", None)
-                limits.append(kind.get("original_max_position_embeddings") or older)
-            elif kind.get("rope_type") == "dynamic":
-                limits.append(self.positions)
-        return min(filter(None, limits), default=None)
+        """Positions that can be computed; None: without an end, as usual rotary ones are."""
+        return most_positions_of(self.model.config)
 
     def check_room(self, prompt: int, new: int) -> None:
         """Raise TaskError where a prompt and the tokens after it exceed the model's positions."""
