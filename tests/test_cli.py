@@ -850,7 +850,10 @@ def test_an_evaluation_of_fewer_answers_than_a_set_names_the_sets_it_measured(
         capsys.readouterr()
         command = ["evaluate", str(tmp_path / "run"), "--device", "cpu"]
         assert main([*command, "--answers", str(answers)]) == 0
-        names, *_, row = capsys.readouterr().out.splitlines()
+        out, err = capsys.readouterr()
+        names, *_, row = out.splitlines()
+        told = f"coverage are of sets of {size}, and those of the run of sets of 3"
+        assert (told in err) == (size < 3)
         assert row.split()[names.split().index("set")] == str(size)
         assert main([*command, "--answers", str(answers), "--json"]) == 0  # before it is compared
         said = "`vpo-lite compare` cannot read this, it compares sets of 3"

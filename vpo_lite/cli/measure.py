@@ -116,9 +116,11 @@ def evaluate_runs(options) -> int:
             how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
             policy = load_policy(options.adapter, **how)
     changed = [n for n in other_now(folder.digests(), config) if n != "method"]
-    if options.json and answers < config.compared_size:
+    if answers < config.compared_size:
         sets = f"sets of {config.compared_size}"
-        note(f"--answers {answers}: `vpo-lite compare` cannot read this, it compares {sets}")
+        said = f"set reward and coverage are of sets of {answers}, and those of the run of {sets}"
+        said = f"`vpo-lite compare` cannot read this, it compares {sets}" if options.json else said
+        note(f"--answers {answers}: {said}")
     if changed:
         what = ", ".join(named(config, name) for name in changed)
         note(f"changed since the run; measured with the present version: {what}")
