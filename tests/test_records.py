@@ -259,13 +259,13 @@ def test_fields_that_nobody_reads_may_be_there_and_no_value_is_converted(file):
     wrong = json.dumps(row | {"question": "one text"})
     number = json.dumps(row | {"entities": [*row["entities"][:5], 6]})
     lacking = json.dumps({k: v for k, v in row.items() if k != "entities"})
-    loaded = on_records("chains")().load(file(more, wrong, number, lacking, "", "{", "[]"))
-    assert list(loaded.records) == [0] and list(loaded.damaged) == [1, 2, 3, 4, 5, 6]
+    loaded = on_records("chains")().load(file(more, wrong, number, lacking, "{", "[]"))
+    assert list(loaded.records) == [0] and list(loaded.damaged) == [1, 2, 3, 4, 5]
     said = list(loaded.damaged.values())
     for line, (message, part) in enumerate(
         zip(
             said,
-            ("question", "entities.5", "entities is missing", "is empty", "no JSON", "it"),
+            ("question", "entities.5", "entities is missing", "no JSON", "it"),
             strict=True,
         ),
         2,
@@ -570,7 +570,6 @@ def test_score_prints_a_line_for_each_answer_in_order(file, capsys):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("", "is empty; remove it"),
         ("junk", "no JSON"),
         ("[]", "it "),
         (answer(record=8), "record 8: .*has records 0 to 7"),
@@ -595,6 +594,22 @@ def test_a_bad_line_of_answers_is_named_and_nothing_is_printed(file, capsys, bad
     data = EXAMPLES / "hops.jsonl"
     line = refused(capsys, "score", "--task", "hops", "--data", data, "--answers", answers)
     assert re.search(f"answers.jsonl, line 2: .*{said}", line)
+
+
+def test_empty_lines_are_no_records_and_the_others_keep_their_numbers(file, capsys):
+    """Of data and of answers: record counts all lines of the data, as an editor does less one."""
+    one, two = EXAMPLE["hops"][:2]
+    data = file("", one, " \t", two, "junk", "", name="data.jsonl")
+    loaded = on_records("hops")().load(data)
+    assert list(loaded.records) == [1, 3] and "data.jsonl, line 5: no JSON" in loaded.damaged[4]
+    data = file("", one, " \t", two, name="data.jsonl")
+    answers = file("", answer(record=1), "", answer(record=3), name="answers.jsonl")
+    asked = ["score", "--task", "hops", "--data", str(data), "--answers", str(answers)]
+    assert main(asked) == 0 and len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["data", "check", str(data), "--task", "hops"]) == 0
+    file("", answer(record=1), "", answer(record=2), name="answers.jsonl")
+    capsys.readouterr()
+    assert f"line 4: record 2: line 3 of {data} is empty" in refused(capsys, *asked)
 
 
 def test_an_answer_to_a_dropped_record_and_damaged_data_are_refused(file, capsys):

@@ -712,15 +712,14 @@ def test_a_file_that_a_module_of_python_hides_is_named(mine, name, words):
         mine(reward_funcs=f"{name}:f")
 
 
-def test_an_empty_line_between_rows_is_named_and_those_at_the_end_are_none(mine):
+def test_empty_lines_are_no_rows(mine):
     task = mine()
     with open(task.path, "a") as file:
         file.write("\n  \n")
     assert len(task.load(task.path).usable()) == 10
     with open(task.path, "a") as file:
         file.write('{"prompt": "What?"}\n')
-    with pytest.raises(DamagedError, match="line 11: is empty; remove it"):
-        task.instance(0)
+    assert list(task.load(task.path).usable()) == [*range(10), 12]
 
 
 @pytest.mark.parametrize(

@@ -286,10 +286,10 @@ def score(options) -> int:
         task.check_machine()
         loaded, asked = task.load(task.path), []
         loaded.usable()
-        for line, row in enumerate(rows_of(options.answers, _Asked), 1):
+        for line, row in rows_of(options.answers, _Asked):
             if isinstance(row, DamagedError):
                 raise row
-            asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line}")))
+            asked.append((row.id, _problem(loaded, row, f"{options.answers}, line {line + 1}")))
         if not asked:
             raise Wrong(f"{options.answers}: holds no answer to score")
     (most, times), *_ = Counter(name for name, _ in asked).most_common(1)

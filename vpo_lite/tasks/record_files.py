@@ -90,6 +90,8 @@ check a.jsonl --task hops'
         if line in self.dropped:
             raise ValueError(f"record {line} of {self.path} was dropped: {self.dropped[line]}")
         last = max((*self.records, *self.dropped))
+        if line in range(last):
+            raise ValueError(f"record {line}: {self.named(line)} of {self.path} is empty")
         raise ValueError(f"record {shown(line)}: {self.path} has records 0 to {last}")
 
 

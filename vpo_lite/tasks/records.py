@@ -310,7 +310,7 @@ FILES_KEPT = 4
 
 def _loaded(task: RecordTask, path: str) -> Loaded:
     records, dropped, damaged = {}, {}, {}
-    for line, row in enumerate(rows_of(path, task.row)):
+    for line, row in rows_of(path, task.row):
         if isinstance(row, DamagedError):
             damaged[line] = str(row)
             continue

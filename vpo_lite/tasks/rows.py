@@ -28,9 +28,10 @@ class Row(Schema):
     model_config = Schema.model_config | {"extra": "ignore"}
 
 
-def rows_of(path, schema) -> Iterator[Any]:
-    """The rows of a file in order, each checked by a schema; a DamagedError stands for a bad one.
-    Empty lines at the end are no rows; one between two rows is a bad one.
+def rows_of(path, schema) -> Iterator[tuple[int, Any]]:
+    """The rows of a file in order, each with its place from 0: its line, or its row of parquet.
+
+    Each is checked by a schema; a DamagedError stands for a bad one. Empty lines are no rows.
 
     Raises DamagedError for a file that cannot be read at all.
     """
@@ -45,8 +46,7 @@ def rows_of(path, schema) -> Iterator[Any]:
     return (_parquet if place.endswith(".parquet") else _json_lines)(path, schema)
 
 
-def _json_lines(path, schema) -> Iterator[Any]:
-    empty = []  # lines, each an error if a row follows
+def _json_lines(path, schema) -> Iterator[tuple[int, Any]]:
     try:
         with open(path, "rb") as file:
             for line, text in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 1):
@@ -60,18 +60,15 @@ def _json_lines(path, schema) -> Iterator[Any]:
                     )
                 text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
                 if not text.strip():
-                    empty.append(DamagedError(f"{where}: is empty; remove it"))
                     continue
-                yield from empty
-                empty.clear()
                 try:
                     if line == 1 and text.lstrip().startswith(b"["):
                         raise DamagedError(f"{where}: a JSON list")
                     row = parse_json(text, schema, where)
                     _check_names(text, where)
-                    yield row
                 except DamagedError as error:
-                    yield _with_cure(error, text, where, line)
+                    row = _with_cure(error, text, where, line)
+                yield line - 1, row
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -110,7 +107,7 @@ def _check_names(text: bytes, where: str) -> None:
     json.loads(text, object_pairs_hook=once)
 
 
-def _parquet(path, schema) -> Iterator[Any]:
+def _parquet(path, schema) -> Iterator[tuple[int, Any]]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -127,10 +124,11 @@ def _parquet(path, schema) -> Iterator[Any]:
     try:
         with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(256) for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
+            for number, row in enumerate(rows):
                 try:
-                    yield check(row, schema, f"{path}, row {number}")
+                    checked = check(row, schema, f"{path}, row {number + 1}")
                 except DamagedError as error:
-                    yield error
+                    checked = error
+                yield number, checked
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise DamagedError(f"{path}: cannot be read as parquet ({shown(str(error))})") from error
