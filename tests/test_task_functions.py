@@ -586,7 +586,7 @@ def test_rows_that_fit_no_prompt_are_damaged_and_names_of_ours_dropped(mine):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (dict(reward_funcs=None), "data without reward_funcs"),
+        (dict(reward_funcs=None), r"data without reward_funcs \(--reward-funcs\): name the rows"),
         (dict(reward_funcs="my_rewards:absent"), "module my_rewards has no 'absent'"),
         (dict(reward_funcs="my_rewards:corect"), r"has no 'corect'; did you mean correct\?$"),
         (dict(reward_funcs="absent:f"), "'absent.py' lies"),
@@ -1027,6 +1027,21 @@ def test_tokens_are_counted_for_one_answer_or_more(mine, capsys):
     assert main([*given, "0"]) == main([*given, "-2"]) == 2
     assert "m = 0: this policy writes 1 to 100 answers" in capsys.readouterr().err
     assert main([*given, "1"]) == 0
+
+
+def test_rows_are_counted_without_functions_and_scored_with_them(mine, capsys):
+    mine()
+    check = "data check rows.jsonl --task functions"
+    for more in ("", " --repeats vector", " --held-out-data rows.jsonl"):
+        assert main(f"{check}{more}".split()) == 0, more
+        assert capsys.readouterr().out.startswith("rows.jsonl: 10 rows\n")
+    assert main(f"{check} --held-out-data rows.jsonl --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["records"], found["held_out_seen"]) == (10, 10)
+    for command in (f"{check} --score 4", f"{check} --worst-reward=-1", "report --task functions"):
+        more = " --data rows.jsonl" * command.startswith("report")
+        assert main(f"{command}{more}".split()) == 2
+        assert "data without reward_funcs (--reward-funcs)" in capsys.readouterr().err
 
 
 def test_a_row_on_which_a_function_fails_is_found_before_training(mine, capsys):

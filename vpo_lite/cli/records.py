@@ -14,6 +14,7 @@ from ..files import DamagedError
 from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
+from ..tasks.functions import FunctionsTask
 from ..tasks.modes import TaskInModes
 from ..tasks.record_files import parted, told_parted
 from ..tasks.records import RecordTask, on_records
@@ -78,8 +79,10 @@ def check_data(options) -> int:
         chosen, whole = given(cls.options, options), task_class(options.task)
         if issubclass(whole, TaskInModes):  # refuses an option of another mode
             whole.mode_of(given(whole.options, options) | {"data": os.fspath(options.file)})
-        whole_task = chosen or options.score is not None
-        make = partial(cls, **chosen | {"data": os.fspath(options.file)}) if whole_task else cls
+        given_any = bool(chosen) or options.score is not None
+        whole_task = given_any and not _rows_alone(cls, chosen, options.score)
+        data = os.fspath(options.file) if whole_task else None
+        make = partial(cls, **chosen | {"data": data}) if given_any else cls
         task = make()
         task.check_policy(options.m, None)
         loaded = task.load(options.file)
@@ -121,6 +124,12 @@ def check_data(options) -> int:
         what = (counts, repeated, seen, failed, together, columns)
         print("\n".join(_told(task, loaded, options.model, *what)))
     return status
+
+
+def _rows_alone(cls: type, chosen: dict, text: str | None) -> bool:
+    """Whether rows are counted without the functions that would score them."""
+    named = {"reward_funcs", "reward_weights", "worst_reward"}
+    return issubclass(cls, FunctionsTask) and text is None and not named & chosen.keys()
 
 
 def _told(

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from ..checks import LARGEST, check_finite, shortened, shown, told_of
 from ..files import DamagedError
 from ..messages import shown_path
-from ..options import Option, numbers_of
+from ..options import Option, flag_of, numbers_of
 from .base import Prompt, Task, TaskError
 from .numbered_prompts import asking, check_prompt, other_keys
 from .record_files import Loaded
@@ -242,9 +242,8 @@ class FunctionsTask(ByFunctions, RecordTask):
         if (self.data is None) != (self.reward_funcs is None):
             given = ("data", "reward_funcs")
             there, absent = given if self.reward_funcs is None else given[::-1]
-            raise ValueError(
-                f"{there} without {absent}: name the rows and the functions that score them"
-            )
+            named = "name the rows and the functions that score them"
+            raise ValueError(f"{there} without {absent} ({flag_of(absent)}): {named}")
         given, worst = self.reward_weights, self.worst_reward
         weights = None if given is None else numbers_of("reward_weights", given)
         worst = numbers_of("worst_reward", worst) if isinstance(worst, str) else worst
