@@ -66,7 +66,8 @@ class SetReward:
     - reward: the method, with its settings
     - group_size: TRL's ``num_generations``. A method that compares a group otherwise than by
       z-scores needs it: max_at_k, maxrl, gdpo. Its rewards are the advantages, which average to 0.
-      So TRL's settings need ``scale_rewards="none"``, and each process must score whole groups.
+      So TRL's settings need ``scale_rewards="none"``: its default silently makes z-scores of them,
+      which a reward function cannot see. And each process must score whole groups.
 
     A column ``vpo_key`` names a row's group. Without it the key is the problem's and its slot, or
     the canonical JSON of the prompt. The object can be pickled if its task can.
