@@ -822,7 +822,7 @@ def test_the_figures_that_decide_are_paired_by_problem_too(made):
     assert rows[1]["ahead"]["any@3"] == pytest.approx((0.31, 0.31 - wide, 0.31 + wide))
     assert "best@3" not in rows[1]["ahead"]
     assert differences(rows)[:3] == [
-        "vpo - grpo: coverage +0.000 (+0.000 to +0.000)",
+        "vpo - grpo: coverage equal on all problems",
         "vpo - grpo: any@3 +0.310 (+0.183 to +0.437, significant)",
         "vpo - grpo: best@1 -0.200 (-1.471 to +1.071)",
     ]

@@ -159,6 +159,7 @@ def differences(rows: list[dict]) -> list[str]:
                 known = "" if low <= 0 <= high or low == high else ", significant"
                 told[name] = name.replace("_", " ")
                 gap = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}{known})"
+                gap = "equal on all problems" if low == high == 0 else gap
                 lines.append(f"{labels}: {told[name]} {gap}")
                 if known and name.startswith("any@") and abs(mean) < UNEVEN:
                     uneven = [
