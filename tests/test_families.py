@@ -600,7 +600,7 @@ def test_a_measured_request_longer_than_the_positions_is_refused_before_a_run_is
     """Of the held-out problems the third one's request takes more than GPT-2's 64 positions here.
     It has four objectives, as no other problem.
     """
-    seeds = {"train": [0, 3, 6, 9], "held_out": [1, 4, 2]}
+    seeds = {"train": [0, 3, 6, 9], "held_out": [1, 0, 2]}
     monkeypatch.setattr(Letters, "seeds", seeds)
     asks = lambda self, x, m, **_: Prompt.words("Go. " * (60 if x == 4 else 1))  # noqa: E731
     monkeypatch.setattr(Letters, "prompt", asks)

@@ -259,7 +259,8 @@ class Run(AnyRun):
                 self.in_step = True
                 record = next(walk)
             except (Exception, SystemExit):
-                if self.learner.whole:  # a reward function, say, failed before the update
+                stored = self.done % self.config.save_every == 0
+                if self.learner.whole and not stored:  # a reward function failed before the update
                     with contextlib.suppress(TrainingError):  # parameters that are not finite
                         self.save()
                 raise
