@@ -56,7 +56,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 29 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 30 and set(named) <= set(declaration.names())
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -274,6 +274,36 @@ def test_runs_that_were_repeated():
         assert end("hops", "set_max-lr0.001-seed0", "1", k) == pytest.approx(
             before[k - 1], abs=4e-3
         )
+
+
+def test_runs_whose_rate_falls_on_the_other_tasks():
+    """What the page says of them. The intervals hold the seeds alone."""
+
+    def lead(study, k, vpo, grpo):
+        ours = repeats.ends(study, "vpo", vpo, "cosine", k)
+        theirs = repeats.ends(study, "grpo_x3", grpo, "cosine", k)
+        gap = ours.mean() - theirs.mean()
+        return gap, *t_interval(gap, [noise(ours), noise(theirs)])
+
+    told = {
+        ("hard-8x8", 30, 1e-3, 1e-4): (0.014, 0.000, 0.029),
+        ("hard-8x8", 10, 1e-3, 1e-4): (0.012, 0.004, 0.019),
+        ("hard-8x8", 30, 1e-3, 2e-4): (0.014, -0.000, 0.027),
+        ("programs", 30, 1e-3, 2.5e-5): (-0.003, -0.035, 0.028),
+        ("hops", 30, 2e-3, 1e-3): (-0.004, -0.007, -0.001),
+    }
+    for which, figures in told.items():
+        assert lead(*which) == pytest.approx(figures, abs=6e-4), which
+    assert lead("hard-8x8", 30, 1e-3, 1e-4)[1] > 0 > lead("hard-8x8", 30, 1e-3, 2e-4)[1]
+    lost = [lead("hard-8x8", k, 1e-3, 1e-4) for k in (1, 3)]
+    assert [x[0] for x in lost] == pytest.approx([-0.028, -0.010], abs=6e-4)
+    assert all(high < 0 for _, _, high in lost)
+    assert all(lead("hops", k, 2e-3, 1e-3)[2] < 0 for k in (1, 3, 10, 30))
+    for limit, spread in (("cosine", 0.004), ("stored", 0.026)):
+        runs = repeats.ends("hard-8x8", "vpo", 1e-3, limit, 1)
+        assert runs.std(ddof=1) == pytest.approx(spread, abs=6e-4)
+    stays, falls = (repeats.ends("hops", "grpo_x3", 1e-3, x, 30) for x in ("stored", "cosine"))
+    assert falls.mean() > stays.mean() + 0.004
 
 
 @pytest.mark.slow
