@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- the rules ------------------------------------------------------------------------------------
 
 CORE = "objective exact estimators metrics randomness checks messages options files locks markup "
-CORE += "hedging negative_controls intervals names odd_rewards awaiting"
+CORE += "hedging negative_controls intervals names odd_rewards awaiting lazy"
 FILES = {  # files of vpo_lite that are no folder -> their package; a folder has its own name
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",

@@ -7,9 +7,10 @@
 0.75
 """
 
-import importlib
 import os
 from typing import TYPE_CHECKING
+
+from .lazy import lazy
 
 # OpenMP reads this once, when torch starts it. On shared cores, threads that spin while they wait
 # make a step several times slower.
@@ -76,15 +77,4 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .training.record import StepRecord as StepRecord
     from .training.run import Run as Run
 else:
-
-    def __getattr__(name):
-        if name not in _LAZY:
-            raise AttributeError(f"module 'vpo_lite' has no attribute {name!r}")
-        module = importlib.import_module(f".{_LAZY[name]}", __name__)
-        value = module if name == _LAZY[name] else getattr(module, name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    __getattr__, __dir__ = lazy(__name__, _LAZY)

@@ -15,8 +15,9 @@ looks of the methods are also needed where plotly is not installed. Figures of s
 ``figures.search`` and ``figures.evolution``, which are imported by name.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from ..lazy import lazy
 
 _NAMES = {  # module -> what is public of it; a module named as a figure would hide that figure
     "rewards": "RED_TO_BLUE SIGNED decomposition objective_space upper_envelope weight_simplex",
@@ -59,14 +60,4 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .words import in_words as in_words
     from .words import listed as listed
 else:
-
-    def __getattr__(name):
-        if name not in _LAZY:
-            raise AttributeError(f"module 'vpo_lite.figures' has no attribute {name!r}")
-        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    __getattr__, __dir__ = lazy(__name__, _LAZY)

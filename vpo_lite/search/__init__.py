@@ -11,8 +11,9 @@
 - :mod:`.openevolve`: `evolve` with the islands of OpenEvolve, and its own program
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from ..lazy import lazy
 
 _LAZY = {"best_of": "best_of", "evolve": "evolution", "beam": "tree", "most_probable": "tree"}
 _LAZY |= dict.fromkeys(("best_found", "pareto_front", "save_found", "read_found"), "found")
@@ -29,9 +30,4 @@ if TYPE_CHECKING:
     from .tree import beam as beam
     from .tree import most_probable as most_probable
 else:
-
-    def __getattr__(name):
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(f".{_LAZY[name]}", __name__)
-        return module if name == _LAZY[name] else getattr(module, name)
+    __getattr__, __dir__ = lazy(__name__, _LAZY)
