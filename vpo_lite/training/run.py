@@ -259,8 +259,7 @@ class Run(AnyRun):
                 self.in_step = True
                 record = next(walk)
             except (Exception, SystemExit):
-                stored = self.done % self.config.save_every == 0
-                if self.learner.whole and not stored:  # a reward function failed before the update
+                if self.learner.whole and self.done % self.config.save_every:  # before the update
                     with contextlib.suppress(TrainingError):  # parameters that are not finite
                         self.save()
                 raise
