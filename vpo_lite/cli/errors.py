@@ -4,6 +4,7 @@ import os
 import sysconfig
 import traceback
 from pathlib import Path
+from types import FrameType
 
 from ..checks import raised
 from ..messages import shown_path
@@ -41,8 +42,8 @@ def of_own_code(error: Exception) -> str:
 
     Code of the user is what neither this library, nor Python, nor an installed package holds.
     """
-    calls = [(f.f_code, f.f_globals, line) for f, line in traceback.walk_tb(error.__traceback__)]
-    own = [(code, line) for code, names, line in calls if _of_user(code.co_filename, names)]
+    calls = traceback.walk_tb(error.__traceback__)
+    own = [(frame.f_code, line) for frame, line in calls if _of_user(frame)]
     if not own or isinstance(error, TaskError):  # which names the method already
         return ""
     if isinstance(error, ValueError) and own[0][0].co_name in REFUSING:
@@ -51,6 +52,7 @@ def of_own_code(error: Exception) -> str:
     return f"{raised(error)} ({Path(code.co_filename).name}, line {line}, in {code.co_name})"
 
 
-def _of_user(file: str, names: dict) -> bool:
-    ours = str(names.get("__name__")).partition(".")[0] in OURS
+def _of_user(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    ours = str(frame.f_globals.get("__name__")).partition(".")[0] in OURS
     return not (ours or file.startswith("<") or os.path.realpath(file).startswith(INSTALLED))

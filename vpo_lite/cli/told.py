@@ -145,10 +145,7 @@ def warn_of_held_out(run) -> None:
         seen = task.held_out_seen(measured)
         what = f"{task.noun}s that are measured ask the same as one to train on"
     else:
-        train = task.seeds["train"]
-        those = train if isinstance(train, range) else {*map(int, train)}
-        known = _some_to_train_on(task)
-        seen = sum(seed in those or task.key(task.instance(seed)) in known for seed in measured)
+        seen = _trained_on(task, measured)
         what = f"{task.noun}s that are measured are trained on, too"
     if seen:
         note(
@@ -157,16 +154,20 @@ def warn_of_held_out(run) -> None:
         )
 
 
-def _some_to_train_on(task) -> set[str]:
-    """The keys of training problems, as many as a second is enough for. Of the tasks of this
-    library, which keep them apart (tests/test_evaluate.py), none.
+def _trained_on(task, measured) -> int:
+    """How many of these seeds are training seeds, too, or give the problem of one: of as many as a
+    second is enough for. The tasks of this library keep problems apart (tests/test_evaluate.py).
     """
-    found, until = set(), time.monotonic() + LOOKING
-    for seed in () if is_ours(task) else task.seeds["train"][:MOST_LOOKED_AT]:
-        found.add(task.key(task.instance(int(seed))))
+    train = task.seeds["train"]
+    seeds = train if isinstance(train, range) else {*map(int, train)}
+    if is_ours(task):
+        return sum(seed in seeds for seed in measured)
+    known, until = set(), time.monotonic() + LOOKING
+    for seed in train[:MOST_LOOKED_AT]:
+        known.add(task.key(task.instance(int(seed))))
         if time.monotonic() > until:
             break
-    return found
+    return sum(seed in seeds or task.key(task.instance(seed)) in known for seed in measured)
 
 
 def warn_of_equal_problems(task, problems: int | None) -> None:
