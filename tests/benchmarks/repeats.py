@@ -25,6 +25,7 @@ from vpo_lite.studies.declaration import read
 from vpo_lite.studies.results import SHIPPED
 from vpo_lite.studies.runner import run_job
 from vpo_lite.training import step
+from vpo_lite.training.measure import BUDGETS
 
 RESULTS = Path(__file__).parent / "results/repeats.jsonl"
 STORED = "stored"  # in the place of a limit: the study's own runs
@@ -48,7 +49,6 @@ FALLING = (  # task, method, its kind, learning rates: the chosen one first
     ("hops", "VPO", "vpo", (2e-3,)),
     ("hops", "GRPO", "grpo_x3", (4e-4, 1e-3)),
 )
-ANY = (1, 3, 10, 30)
 LATE = 0.5  # of the steps: the second half of training
 
 
@@ -81,6 +81,11 @@ def ends(study: str, kind: str, lr: float, limit: str, k: int, late: bool = Fals
     )
 
 
+def mean_and_spread(x: np.ndarray) -> str:
+    """The mean over runs; of several with their standard deviation."""
+    return f"{x.mean():.3f}" + (f" ± {x.std(ddof=1):.3f}" if len(x) > 1 else "")
+
+
 def table() -> str:
     """The repeated runs of VPO and GRPO on paper-9x9 beside the stored ones, in Markdown."""
     heads = ["runs of", "", "runs", "any@1", "any@30", "any@1, second half", "any@30, second half"]
@@ -91,9 +96,7 @@ def table() -> str:
             chosen = (kind, lr) in (("vpo", 1e-3), ("grpo_x3", 2e-4))
             if (n := len(ends(*of, 1))) and (chosen or limit == "cosine"):
                 cells = [ends(*of, k, late) for late in (False, True) for k in (1, 30)]
-                spread = [f" ± {x.std(ddof=1):.3f}" if n > 1 else "" for x in cells]
-                shown = [f"{x.mean():.3f}{s}" for x, s in zip(cells, spread, strict=True)]
-                lines.append([name, told, str(n), *shown])
+                lines.append([name, told, str(n), *map(mean_and_spread, cells)])
     return markdown_table(heads, lines)
 
 
@@ -102,15 +105,14 @@ def falling() -> str:
 
     A row for each learning rate, in the order of FALLING; means, and standard deviations over runs.
     """
-    heads = ["task", "method", "lr", "rate", "runs", *(f"any@{k}" for k in ANY)]
+    heads = ["task", "method", "lr", "rate", "runs", *(f"any@{k}" for k in BUDGETS)]
     lines = []
     for study, name, kind, rates in FALLING:
         for lr in rates:
             for limit, told in ((STORED, "stays"), ("cosine", "falls")):
-                found = [ends(study, kind, lr, limit, k) for k in ANY]
-                shown = [f"{x.mean():.3f} ± {x.std(ddof=1):.3f}" for x in found if len(x) > 1]
-                shown = shown or [f"{x.mean():.3f}" for x in found]
-                lines.append([f"`{study}`", name, f"{lr:g}", told, str(len(found[0])), *shown])
+                found = [ends(study, kind, lr, limit, k) for k in BUDGETS]
+                shown = [str(len(found[0])), *map(mean_and_spread, found)]
+                lines.append([f"`{study}`", name, f"{lr:g}", told, *shown])
     return markdown_table(heads, lines)
 
 
