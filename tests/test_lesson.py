@@ -18,7 +18,7 @@ from vpo_lite.estimators import METHODS
 from vpo_lite.lab import Lab, judging, recordings
 from vpo_lite.lab.drawings import rules
 from vpo_lite.lab.lesson import Lesson, Recorded, _page, content, write_lesson
-from vpo_lite.lab.lesson.texts import settings
+from vpo_lite.lab.lesson.texts import settings, words
 from vpo_lite.lab.view import SeenRun
 from vpo_lite.metrics import best_subset
 from vpo_lite.tasks.maze import MazeTask
@@ -161,6 +161,28 @@ def test_all_settings_of_a_run_are_those_of_its_first_step():
     one = lesson_of(THREE).shown[0]
     later = replace(one.run, config=one.run.config.but(group_size=48, prompts=9))
     assert "m = 3, G = 16, P = 4, K = 64, " in settings(one._replace(run=later))
+
+
+@pytest.mark.parametrize(
+    "method, there",
+    [
+        ("grpo", "P = 4, seed 0"),
+        ("set_max", "P = 4, seed 0"),
+        ("random_weighting", "P = 4, α = 1, seed 0"),
+        ("max_at_k", "P = 4, k = 3, seed 0"),
+    ],
+)
+def test_a_run_states_the_settings_that_its_method_uses(method, there):
+    one = lesson_of(THREE).shown[0]
+    config = one.run.config.but(method=method, k=3)
+    said = settings(one._replace(run=replace(one.run, method=method, config=config)))
+    assert there in said and "`" not in said
+
+
+def test_a_preference_is_for_an_objective_of_the_task(text):
+    said = str(words(lesson_of("programs/seed-0")))
+    assert "somebody wants test 1 most of all" in said and "gold" not in said
+    assert "somebody wants gold most of all" in text
 
 
 @pytest.mark.parametrize("mode, earns", [("linear", False), ("convex_bonus", True)])

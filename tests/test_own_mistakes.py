@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from small_models import byte_model
 import vpo_lite as vpo
 from vpo_lite import estimators
 from vpo_lite.cli import main
+from vpo_lite.cli.told import tell_of_jobs
+from vpo_lite.training.config import TrainConfig
 
 TASK = """import sys
 
@@ -222,6 +225,29 @@ def test_held_out_problems_that_are_trained_on_are_said(bad, capsys):
     assert said in capsys.readouterr().err
     assert train(bad("pass"), out="good") == 0
     assert "are trained on" not in capsys.readouterr().err
+
+
+def test_a_study_tells_of_problems_in_two_of_its_splits(bad, capsys):
+    stated = SimpleNamespace(measured=SimpleNamespace(problems=3, validation=2))
+
+    def told(task, trained_on=None) -> str:
+        judged = TrainConfig(task=task, model="tiny")
+        config = judged if trained_on is None else judged.but(task=trained_on)
+        tell_of_jobs(stated, [SimpleNamespace(config=config, judged=judged)] * 2)
+        return capsys.readouterr().err
+
+    split = '"held_out": range(5, 8), "validation": [3, 7]'
+    assert told(bad(f'seeds = {{"train": [3, 5, 6], {split}}}')).splitlines() == [
+        "vpo-lite: 2 of the 3 held-out problems that are measured are trained on, too: their "
+        "figures say nothing about new problems",
+        "vpo-lite: 1 of the 2 validation problems that are measured are trained on, too: their "
+        "figures say nothing about new problems",
+        "vpo-lite: 1 of the 2 validation problems are held out, too: learning rates are chosen by "
+        "what is measured at the end",
+    ]
+    apart = bad(f'seeds = {{"train": [1], {split.replace("7", "9")}}}')
+    assert told(apart) == "" == told(apart, trained_on="programs")
+    assert told("programs") == ""
 
 
 @pytest.mark.slow

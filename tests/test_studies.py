@@ -36,6 +36,7 @@ from vpo_lite.studies import (
 )
 from vpo_lite.studies.mixed import MixedRules
 from vpo_lite.tasks import task_class
+from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.programs import PROGRAMS
 from vpo_lite.training import loop
 from vpo_lite.training.errors import TrainingError
@@ -147,6 +148,10 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("steps = 3", "steps = = 3"), "no TOML"),
         (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by should be any@k, best@k"),
         (("answers = 6", 'answers = 6, chosen_by = "best@0"'), "chosen_by"),
+        (
+            ("answers = 6", "answers = 6, chosen_from = 9"),
+            "measured.chosen_from = 9: any@10 and sets of 3 need 10 answers; give as many or more",
+        ),
         (("operations = 2", "colour = 2"), "colour"),
         (("about", 'abuot = "x"\nabout'), "abuot is unknown; did you mean about[?]$"),
         (("answers = 6", "answers = 6, prefs = 2"), "measured.prefs is unknown; there is checkpoi"),
@@ -281,21 +286,26 @@ def test_the_rate_with_the_best_validation_is_chosen(study, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "figure",
+    "figure, pool",
     [
-        "any@10",
-        *(pytest.param(x, marks=pytest.mark.long) for x in ("best@1", "solved@3", "set_reward")),
+        ("any@10", None),
+        ("any@3", 4),
+        *(
+            pytest.param(x, None, marks=pytest.mark.long)
+            for x in ("best@1", "solved@3", "set_reward")
+        ),
     ],
 )
-def test_a_study_names_the_figure_that_chooses_its_rates(tmp_path, figure):
+def test_a_study_names_the_figure_that_chooses_its_rates(tmp_path, figure, pool):
     """Against evaluate, which computes it in another way, from the same validation problems."""
     file, place = tmp_path / "mine.toml", tmp_path / "out"
-    file.write_text(SMALL.replace("answers = 6", f'answers = 6, chosen_by = "{figure}"'))
+    said = f'answers = 6, chosen_by = "{figure}"' + f", chosen_from = {pool}" * bool(pool)
+    file.write_text(SMALL.replace("answers = 6", said))
     mine = declaration.read(file)
     list(runner.run_study(mine, place, kinds=["start"]))
     (job,) = mine.tuning("start")
     name, _, k = figure.partition("@")
-    pool = max(int(k), 3) if k else 6  # sets of three are compared
+    pool = pool or max(int(k or 1), 6)
     task = job.judged.make_task()
     task.seeds = {**task.seeds, "held_out": task.seeds["validation"]}
     policy, name = load_policy("pocket-programs"), name.replace("solved", "pass")
@@ -303,8 +313,8 @@ def test_a_study_names_the_figure_that_chooses_its_rates(tmp_path, figure):
     wanted = figures[f"{name}_at_k"][k] if k else figures[name]
     assert results.read_result(mine, place, job).validation == pytest.approx(wanted, abs=1e-5)
     assert f"| {figure}, validation |" in tables.rates_markdown(mine, place, ())
-    file.write_text(file.read_text().replace(figure, "any@2"))
-    with pytest.raises(DamagedError, match=rf"chosen_by = '{figure}', the study says 'any@2'"):
+    file.write_text(file.read_text().replace(figure, "any@1"))
+    with pytest.raises(DamagedError, match=rf"chosen_by = '{figure}', the study says 'any@1'"):
         results.read_result(declaration.read(file), place, job)
 
 
@@ -546,6 +556,33 @@ def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeyp
     assert now["per_problem"] == before["per_problem"]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_step_is_lost_where_scoring_fails(study, folder, tmp_path, monkeypatch, whole):
+    """Unless the step may have changed some of the parameters."""
+    copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
+    shutil.copytree(folder, copy)
+    path = copy / f"{job.key}.json"
+    before, steps = json.loads(path.read_text()), []
+    path.unlink()
+    monkeypatch.setattr(under_way, "EVERY", 1e9)
+    with monkeypatch.context() as patched:
+        usual = loop.train_step
+
+        def failing(learner, config, step):
+            if step == 1:
+                learner.whole = whole
+                raise TaskError("no answer from the judge")
+            return usual(learner, config, step)
+
+        patched.setattr(loop, "train_step", failing)
+        said = f"run {job.key}: no answer from the judge; fix this, and the same command goes on"
+        with pytest.raises(TrainingError, match=f"^{said}$"):
+            runner.run_job(study, job, copy)
+    runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))
+    assert steps == ([2, 3] if whole else [1, 2, 3])
+    assert json.loads(path.read_text())["per_problem"] == before["per_problem"]
+
+
 def test_a_run_that_cannot_go_on_leaves_nothing_under_way(study, folder, tmp_path, monkeypatch):
     copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
     shutil.copytree(folder, copy)
@@ -685,6 +722,80 @@ def test_the_rates_of_a_kind_stand_side_by_side(study, folder, tmp_path, capsys)
     assert cli.main([*asked]) == 0 and "| any@1 | any@3 |" in capsys.readouterr().out
     assert cli.main(["study", "programs", "--out", str(tmp_path / "no"), "--table", "rates"]) == 2
     assert "no finished run; see --plan, or our results" in capsys.readouterr().err
+
+
+def test_rates_of_unequal_runs_are_told_of(study, folder, tmp_path, capsys):
+    """VPO has two seeds at the rate that was chosen, and one at the other; GRPO has one rate."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(folder), "--table", "rates"]
+    assert cli.main(asked) == 0
+    assert capsys.readouterr().err == (
+        "vpo-lite: means at some rates are over fewer runs than at others, and --every-rate makes "
+        "them equal: vpo\n"
+    )
+
+
+def test_a_table_tells_of_blank_figures_and_of_answers_that_cannot_be_read(
+    study, folder, tmp_path, capsys
+):
+    place = shutil.copytree(folder, tmp_path / "copy")
+    for seed in range(2):
+        path = results.result_path(place, study.job("grpo", 1e-3, seed))
+        found = json.loads(path.read_text())
+        found["checkpoints"][-1]["figures"] |= {"coverage": None, "parsed": 0.03}
+        path.write_text(json.dumps(found))
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
+    assert cli.main([*asked, "any@3", "coverage"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "vpo-lite: blank where the true front of a problem is not known: coverage",
+        "vpo-lite: of these kinds fewer than 10% of the answers could be read, so + and - say "
+        "little of methods: grpo",
+    ]
+    assert cli.main([*asked, "parsed"]) == 0
+    assert "| GRPO | 2 | 0.001 | " in (out := capsys.readouterr().out) and " | 0.030 |" in out
+
+
+def test_kinds_that_are_measured_on_other_problems_are_not_compared(
+    study, folder, searched, tmp_path, capsys
+):
+    """As pairs they would be, problem by problem: + and -, wins and losses."""
+    assert tables.difference(study, folder, "start", "any@3") is not None
+    (tmp_path / "small.toml").write_text(
+        SMALL.replace("trained = false", "trained = false\njudged = {operations = 3}")
+    )
+    other = declaration.read(tmp_path / "small.toml")
+    place = shutil.copytree(folder, tmp_path / "copy")
+    path = results.result_path(place, other.job("start", 1e-4, 0))
+    changed = {"judged": {"task_options": {"operations": 3}}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert tables.difference(other, place, "start", "any@3") is None
+    assert tables.difference(other, place, "start", "any@3", "start") is not None
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
+    assert cli.main([*asked, "any@3"]) == 0
+    assert capsys.readouterr().err == (
+        "vpo-lite: never marked + or -, since measured on other problems than grpo or scored "
+        "otherwise: start\n"
+    )
+    for kind in ("start", "mutation"):
+        for file in place.glob(f"search-{kind}*.json"):
+            found = json.loads(file.read_text())
+            if kind == "start":
+                found["made"]["task_options"] = {"operations": 3}
+            file.write_text(json.dumps(found))
+    lines = [line.strip("| ").split(" | ") for line in searches.markdown(other, place).splitlines()]
+    compared = {line[0]: line[8:] for line in lines[2:]}
+    assert compared["before training"] == [] and len(compared["random mutations, no policy"]) == 2
+
+
+def test_a_figure_that_is_not_there_is_named_with_those_that_are(study, folder):
+    run = results.chosen(study, folder)["vpo"][0]
+    for figure in ("any@0", "any@7", "any@x", "any", "coverage@1", "speed"):
+        with pytest.raises(ValueError, match=rf"^figure '{figure}': there are .*any@1 to any@6, "):
+            tables.value(run, figure)
+    assert tables.value(run, "any@6") == run.last["any"][5]
+    with pytest.raises(ValueError, match=r"^figure 'any@5': problem by problem there are best@1, "):
+        tables.difference(study, folder, "vpo", "any@5")
 
 
 def with_values(study, folder, place, values):

@@ -21,7 +21,7 @@ measured = {checkpoints = 1, problems = 2, between = 1, validation = 2, answers 
 task = "functions"
 data = "rows.jsonl"
 held_out_data = "others.jsonl"
-validation_data = "others.jsonl"
+validation_data = "third.jsonl"
 reward_funcs = "study_scores:long,short"
 model = "base"
 prompts = 1
@@ -62,7 +62,7 @@ def begun(tmp_path_factory):
         byte_model("base", 16, 16, 1, 2, 2)
         (folder / "study_method.py").write_text(METHOD)
         (folder / "study_scores.py").write_text(REWARDS)
-        for name, count in (("rows", 20), ("others", 4)):
+        for name, count in (("rows", 20), ("others", 4), ("third", 4)):
             rows = [{"prompt": f"{name} {i}"} for i in range(count)]
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
         (folder / "own.toml").write_text(STUDY)
@@ -78,7 +78,7 @@ def refused(capsys, *more, status=2):
 FILES = {
     "data rows.jsonl": "rows.jsonl",
     "held_out_data others.jsonl": "others.jsonl",
-    "validation_data others.jsonl": "others.jsonl",
+    "validation_data third.jsonl": "third.jsonl",
     "reward_funcs study_scores:long,short": "study_scores.py",
     "method study_method:mine": "study_method.py",
 }
@@ -112,7 +112,7 @@ def test_a_study_says_once_what_is_dropped(begun, capfd, how):
     }[how]
     rows = [{"prompt": f"{i}"} | ({"log_metric": 1} if i == 3 else {}) for i in range(4)]
     (begun / "lossy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (begun / "lossy.toml").write_text(STUDY.replace("others", "lossy"))
+    (begun / "lossy.toml").write_text(STUDY.replace("others", "lossy").replace("third", "lossy"))
     said = "vpo-lite: 1 of 4 rows of lossy.jsonl dropped: functions get another log_metric"
     for times in (1, 0):
         assert cli.main(["study", "lossy.toml", "--out", f"out-{how}", *more]) == 0

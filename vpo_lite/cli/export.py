@@ -18,7 +18,7 @@ from .flags import (
     progress,
     requests,
 )
-from .told import tell_of_records, warn_of_one_problem
+from .told import tell_of_records, warn_of_held_out, warn_of_one_problem
 
 
 def _verl_flags(made, arguments) -> None:
@@ -61,6 +61,7 @@ def _verl(options) -> int:
                 tell=tell,
             )
     tell_of_records(config)
+    warn_of_held_out(config.make_task(), config.eval_problems)
     warn_of_one_problem(config, chosen)
     listed = ", ".join(f"{name} ({n:,} rows)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")

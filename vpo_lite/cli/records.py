@@ -139,7 +139,7 @@ def _told(
     named = loaded.named
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
     yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
-    if task.held_out_data is None and len(loaded.records) > 1 and not loaded.damaged:
+    if task.held_out_data is None and loaded.records and not loaded.damaged:
         yield told_parted(len(loaded.records), task.noun)
     if "request_tokens" in counts:
         yield from lengths.told(counts, task.noun, model, named)

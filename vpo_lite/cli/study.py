@@ -9,7 +9,7 @@ from ..messages import for_shell
 from . import study_workers
 from .flags import STOPPED, Wrong, add_number, at_home, bars, note, path, progress, requests, say
 from .study_tables import FIGURES, print_table
-from .told import tell_of_jobs
+from .told import LEAST_READ, tell_of_jobs
 
 WANTED = ("kinds", "seeds", "every_rate")  # flags that choose runs
 OF_A_STUDY = (*WANTED, "out", "workers", "plan", "commands", "run_key", "search", "table")
@@ -170,7 +170,7 @@ def _run_one(study, folder, key: str) -> int:
             print(f"{key}: is done")
             return 0
         if there == "to do":
-            tell_of_jobs([every[key]])
+            tell_of_jobs(study, [every[key]])
     if there == "failed":
         why = failure_path(folder, every[key])
         return say(f"{key}: failed before; {why} says why, delete it to retry", 1)
@@ -264,7 +264,7 @@ def _run_all(study, folder, options) -> int | None:
         left = _jobs(study, folder, options, "to do", "running")
         check_sources(study, folder, left, download=True)
         _make(folder)
-        tell_of_jobs(left)
+        tell_of_jobs(study, left)
     if (options.workers or 1) > 1:
         return _share(study, folder, options)
     failed = _failed(study, folder, options)
@@ -295,11 +295,12 @@ def _line(found) -> str:
             f"failed-...json says why; delete that file to retry). {found.error}"
         )
     last, best = found.last, found.last["best"]
+    unread = f"; {last['parsed']:.1%} of its answers could be read" * (last["parsed"] < LEAST_READ)
     return (
         f"{found.kind}, lr {found.config['lr']:g}, seed {found.seed}: "
         f"best@1 {best[0]:.3f}, best@{len(best)} {best[-1]:.3f}, "
         f"any@{len(best)} {last['any'][-1]:.3f}, diversity {last['diversity']:.2f}, "
-        f"{found.checkpoints[-1].tokens:,} tokens, {found.seconds:.0f} s"
+        f"{found.checkpoints[-1].tokens:,} tokens, {found.seconds:.0f} s{unread}"
     )
 
 

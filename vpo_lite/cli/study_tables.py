@@ -3,6 +3,7 @@
 from ..checks import shown
 from ..messages import for_shell
 from .flags import Wrong, note, requests
+from .told import LEAST_READ
 
 RATES = ["any@1", "any@3", "any@30"]
 FIGURES = ["best@1", "best@30", "any@1", "any@3", "any@30", "coverage", "diversity", "valid"]
@@ -27,6 +28,7 @@ def print_table(study, folder, asked: list[str]) -> None:
             table = tables.rates_markdown(study, folder, figures)
             if len(table.splitlines()) == 2:  # its head alone
                 raise Wrong(f"{folder}: no finished run; see --plan{ours}")
+            _tell_of_unequal(study, folder)
         else:
             figures = _figures(study, asked, FIGURES)
             found = results.chosen(study, folder)
@@ -36,6 +38,7 @@ def print_table(study, folder, asked: list[str]) -> None:
                 )
             table = tables.markdown(study, folder, figures)
             _tell_of_missing(study, folder, found)
+            _tell_of_figures(study, folder, figures)
     print(table)
 
 
@@ -53,6 +56,41 @@ def _tell_of_missing(study, folder, found) -> None:
             note(f"left out, since {why}: {', '.join(kinds)}")
     if study.baseline in missing:
         note(f"nothing is marked + or -: the baseline {study.baseline} is left out")
+    elif other := [kind for kind in found if not study.alike(kind, study.baseline)]:
+        note(
+            f"never marked + or -, since measured on other problems than {study.baseline} or "
+            f"scored otherwise: {', '.join(other)}"
+        )
+
+
+def _tell_of_figures(study, folder, figures: list[str]) -> None:
+    """Say why cells are blank, and of which kinds hardly an answer could be read."""
+    from ..studies import tables
+
+    rows = tables.means(study, folder, {*figures, "parsed"})
+    blank = [f for f in figures if any(row[f] is None for row in rows.values())]
+    if blank:
+        note(f"blank where the true front of a problem is not known: {', '.join(blank)}")
+    if few := [kind for kind, row in rows.items() if row["parsed"] < LEAST_READ]:
+        note(
+            f"of these kinds fewer than {LEAST_READ:.0%} of the answers could be read, so + and - "
+            f"say little of methods: {', '.join(few)}"
+        )
+
+
+def _tell_of_unequal(study, folder) -> None:
+    """Say which kinds have more runs at one learning rate than at another."""
+    from ..studies import tables
+
+    runs = {
+        kind: {row.runs for row in tables.at_every_rate(study, folder, kind, ()).values()}
+        for kind in study.kinds
+    }
+    if kinds := [kind for kind, numbers in runs.items() if len(numbers) > 1]:
+        note(
+            "means at some rates are over fewer runs than at others, and --every-rate makes them "
+            f"equal: {', '.join(kinds)}"
+        )
 
 
 def _figures(study, asked: list[str], usual: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ process that locks it first.
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,10 +55,26 @@ def share(arguments: list[str], many: int, *, runs: int | None, done: Callable[[
         errors = []
         for worker, log in zip(workers, logs, strict=True):
             log.seek(0)
-            errors += [log.read().strip()] if worker.returncode else []
+            if worker.returncode:
+                said = log.read().strip().removeprefix("vpo-lite: ")
+                errors.append(said or _without_a_word(worker.returncode))
     for error in dict.fromkeys(errors):  # often all of them say the same
-        note(error.removeprefix("vpo-lite: ") or "a worker ended without a message")
+        note(error)
     return int(bool(errors))
+
+
+def _without_a_word(status: int) -> str:
+    """What is to be said of a worker that said nothing.
+
+    >>> _without_a_word(-15).split(";")[0], _without_a_word(3).split(";")[0]
+    ('a worker was ended by SIGTERM', 'a worker ended with status 3 without a message')
+    """
+    if status < 0:
+        how = f"was ended by {signal.Signals(-status).name}"
+        how += ", as a system does that is short of memory: take fewer --workers" * (status == -9)
+    else:
+        how = f"ended with status {status} without a message"
+    return f"a worker {how}; the same command goes on with the runs that are left"
 
 
 def end_with_the_parent() -> None:

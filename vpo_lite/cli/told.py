@@ -126,31 +126,58 @@ def tell_of_parts(task) -> None:
         print(told_parted(records, task.noun), file=sys.stderr)
 
 
-def tell_of_jobs(jobs) -> None:
-    """The same of runs of a study. A worker is silent: the process that began it has said it."""
-    if not study_workers.is_one():
-        tell_of_records(*(config for job in jobs for config in (job.config, job.judged)))
-
-
-def warn_of_held_out(run) -> None:
-    """Warn of held-out problems that are trained on, too."""
-    task, config = run.learner.task, run.config
-    if not run.main or task.single:
+def tell_of_jobs(study, jobs) -> None:
+    """The same of runs of a study, and of problems that are in two of its splits. A worker is
+    silent: the process that began it has said it.
+    """
+    if study_workers.is_one():
         return
+    tell_of_records(*(config for job in jobs for config in (job.config, job.judged)))
+    for job in {repr((x.judged.task, x.judged.task_options)): x for x in jobs}.values():
+        task, trained_on = job.judged.make_task(), job.config.make_task()
+        if not task.single and (isinstance(task, RecordTask) or not is_ours(task)):
+            _tell_of_splits(study, task, type(task) is type(trained_on))
+
+
+def _tell_of_splits(study, task, trained_on: bool) -> None:
+    """Warn of problems that are in two splits of a study. trained_on: whether it trains on this
+    task, too.
+    """
+    from ..training.problems import distinct_seeds
+
+    held_out = distinct_seeds(task, "held_out", study.measured.problems)
+    validation = distinct_seeds(task, "validation", study.measured.validation)
+    if trained_on:
+        warn_of_trained(task, held_out)
+        warn_of_trained(task, validation, "validation")
+    keys = {task.key(task.instance(seed)) for seed in held_out}
+    if both := sum(task.key(task.instance(seed)) in keys for seed in validation):
+        note(
+            f"{both:,} of the {len(validation):,} validation {task.noun}s are held out, too: "
+            "learning rates are chosen by what is measured at the end"
+        )
+
+
+def warn_of_held_out(task, problems: int | None) -> None:
+    """Warn of held-out problems that repeat others, or that are trained on, too."""
     from ..training.evaluate import held_out_seeds
 
-    measured = held_out_seeds(task, config.eval_problems)
-    warn_of_equal_problems(task, config.eval_problems)
+    if not task.single:
+        warn_of_equal_problems(task, problems)
+        warn_of_trained(task, held_out_seeds(task, problems))
+
+
+def warn_of_trained(task, measured, split: str = "held-out") -> None:
+    """Warn of problems with these seeds, of a split in words, that are trained on, too."""
     if isinstance(task, RecordTask):
-        seen = task.held_out_seen(measured)
-        what = f"{task.noun}s that are measured ask the same as one to train on"
+        seen, what = task.asked_in_training(measured), "ask the same as one to train on"
     else:
-        seen = _trained_on(task, measured)
-        what = f"{task.noun}s that are measured are trained on, too"
+        seen, what = _trained_on(task, measured), "are trained on, too"
     if seen:
+        noun = task.noun
         note(
-            f"{seen:,} of the {len(measured):,} held-out {what}: their figures say nothing about "
-            f"new {task.noun}s"
+            f"{seen:,} of the {len(measured):,} {split} {noun}s that are measured {what}: their "
+            f"figures say nothing about new {noun}s"
         )
 
 

@@ -216,7 +216,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
             tell_of_records(run.config)
         if not quiet:
             tell_of_parts(run.learner.task)
-        warn_of_held_out(run)
+        if run.main:
+            warn_of_held_out(run.learner.task, run.config.eval_problems)
     for note in () if quiet else run.notes:
         print(note, file=sys.stderr)
     if run.first == 0 and not quiet and run.folder.start() is None:

@@ -32,108 +32,19 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import AfterValidator, Field
-
-from ..checks import LEAST_ALPHA, MOST_ALPHA, shortened, shown, told_of
-from ..files import DamagedError, Schema, check, read_bytes
+from ..checks import shortened, shown, told_of
+from ..files import DamagedError, check, read_bytes
 from ..messages import did_you_mean
-from ..training.config import MOST_MEASURED, TrainConfig
+from ..training.config import TrainConfig
+from .stated import LONGEST, MOST_KINDS, NAME, Declaration, Kind, Searched
 
 SPLIT_OF = {"problems": "held_out", "between": "held_out", "validation": "validation"}
 DECLARED = Path(__file__).parent / "declared"
-Count = Annotated[int, Field(ge=1, le=10_000)]
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
-LONGEST = 100  # characters of a kind's name, which is part of file names
-MOST_KINDS = 1_000
 OF_THE_STUDY = ("lr", "seed", "threads")  # settings that the study itself gives to each run
 RESERVED = ("search-", "failed-")  # how the names of other files begin
 MUTATION = "mutation"  # in a search: mutations without a policy; no kind has this name
-
-
-def _choosing(figure: str) -> str:
-    if not re.fullmatch("(any|best|solved)@[1-9][0-9]{0,2}|set_reward", figure):
-        raise ValueError("should be any@k, best@k or solved@k, such as any@10, or set_reward")
-    return figure
-
-
-Name = Annotated[str, Field(pattern=NAME, max_length=LONGEST)]
-Rates = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=1, max_length=100)]
-Values = Annotated[list[bool | int | float | str], Field(min_length=1, max_length=MOST_KINDS)]
-Settings = dict[str, bool | int | float | str]
-
-
-class Kind(Schema):
-    """One kind of run: a method with its settings.
-
-    - label: its name in tables; settings: added to the study's, or in their place, one by one
-    - judged: settings that are changed for measuring, such as the task
-    - trained: False: the policy is measured as it is
-    - seeds: runs, if not as many as the study states
-    - vary {setting: values}: one kind for each combination, named by them
-    """
-
-    label: Annotated[str, Field(pattern=r"^[^|\x00-\x1f]+$")]  # a cell of a table
-    settings: Settings
-    judged: Settings = Field(default_factory=dict)
-    trained: bool = True
-    seeds: Count | None = None
-    vary: dict[str, Values] = Field(default_factory=dict)
-
-
-class HowMeasured(Schema):
-    """What is measured: at the end on ``problems`` held-out problems, before on ``between``.
-
-    - checkpoints: how often, over training; validation: problems that choose the learning rate
-    - answers: in the pool of a problem; preferences: held-out ones, under which it is searched
-    - alphas: coverage is judged at each of these, too
-    - chosen_by: the figure that chooses a learning rate, on the validation problems: any@k, best@k,
-      solved@k (pass@k), or set_reward. Choose it by how the policy will be used
-    """
-
-    checkpoints: Count = 6
-    problems: Count = 200
-    between: Count = 64
-    validation: Count = 64
-    answers: Annotated[int, Field(ge=1, le=MOST_MEASURED)] = 30
-    preferences: Count = 50
-    alphas: list[Annotated[float, Field(ge=LEAST_ALPHA, le=MOST_ALPHA)]] = Field(
-        default_factory=list
-    )
-    chosen_by: Annotated[str, AfterValidator(_choosing)] = "any@10"
-
-
-class Searched(Schema):
-    """The evolutionary search that follows training, with each policy of some kinds.
-
-    - calls: in each a policy writes m answers, in one rollout or in several
-    - problems: held-out ones; seeds: searches on each
-    - policies: runs of each kind that are searched with, at most
-    """
-
-    kinds: Annotated[list[Name], Field(min_length=1)]
-    calls: Count = 200
-    m: Annotated[int, Field(ge=1, le=9)] = 3
-    problems: Count = 32
-    seeds: Count = 5
-    policies: Count = 3
-
-
-class Declaration(Schema):
-    """The content of a study's file."""
-
-    about: str
-    preset: str = "demo"
-    settings: Settings
-    lr: Rates
-    rates: dict[Name, Rates] = Field(default_factory=dict)
-    beyond: dict[Name, Rates] = Field(default_factory=dict)
-    seeds: Count
-    baseline: Name
-    measured: HowMeasured = HowMeasured()
-    kinds: Annotated[dict[Name, Kind], Field(min_length=1)]
-    search: Searched | None = None
 
 
 class Job(NamedTuple):
@@ -213,6 +124,11 @@ class Study:
         """How many held-out problems a run is measured on at the end."""
         return 1 if job.judged.single else self.measured.problems
 
+    def alike(self, kind: str, other: str) -> bool:
+        """Whether two kinds are measured on the same problems, and scored alike."""
+        one, two = (_judged_on(self.tuning(name)[0].judged) for name in (kind, other))
+        return one == two
+
     def _check(self, kind: str) -> None:
         """ValueError where a run of this kind could not be done, or not be told from another."""
         stated, measured = self.kinds[kind], self.measured
@@ -232,6 +148,12 @@ class Study:
             raise ValueError(
                 f"measured.answers = {measured.answers}: this kind is compared on sets of "
                 f"{judged.compared_size} answers; measure as many or more"
+            )
+        needed = max(measured.chosen_k or 1, judged.compared_size)
+        if measured.tuning_answers < needed:
+            raise ValueError(
+                f"measured.chosen_from = {measured.chosen_from}: {measured.chosen_by} and sets of "
+                f"{judged.compared_size} need {needed} answers; give as many or more"
             )
         if judged.single:
             return
@@ -284,6 +206,12 @@ def _expanded(kinds: dict[str, Kind]) -> dict[str, Kind]:
         changes = {"settings": kind.settings | values, "label": label, "vary": {}}
         found[i] = name, kind.model_copy(update=changes)
     return dict(found)
+
+
+def _judged_on(config: TrainConfig) -> tuple[str, dict]:
+    """The task, and all of its options."""
+    task = config.make_task()
+    return config.task, {option.name: getattr(task, option.name) for option in task.options}
 
 
 def _first_twice(names: Iterable[str]) -> str | None:

@@ -13,8 +13,9 @@ from ..files import DamagedError, Schema, digest, read_json
 from ..training.config import OF_THE_MACHINE, TrainConfig
 from ..training.measure import BUDGETS
 from ..training.schemas import Records
-from .declaration import HowMeasured, Job, Study
+from .declaration import Job, Study
 from .made_from import NOW, Contents, check_alike
+from .stated import HowMeasured
 
 SHIPPED = Path(__file__).parent / "shipped"
 POLICIES = "policies"  # in a study's folder, and not committed: one folder for each run

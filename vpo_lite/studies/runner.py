@@ -152,7 +152,8 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
             write_atomically(failed, json.dumps(stated | {"error": str(error)}) + "\n")
             raise
         except TaskError as error:
-            raise TrainingError(f"run {job.key}: {error}") from error
+            cure = "fix this, and the same command goes on"
+            raise TrainingError(f"run {job.key}: {error}; {cure}") from error
 
     try:
         write_once(result_path(folder, job), place, make)
@@ -230,16 +231,15 @@ def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: 
         tell(job.key, record.step, steps)
     last = measured("held_out", stated.problems, alphas=stated.alphas)
     end = {"step": steps, "tokens": work.tokens, "figures": summary(last)}
-    name, _, k = stated.chosen_by.partition("@")
-    answers = max(int(k), job.judged.compared_size) if k else stated.answers
-    chosen_by = measured("validation", stated.validation, answers=answers)[name]
+    name, k = stated.chosen_by.partition("@")[0], stated.chosen_k
+    chosen_by = measured("validation", stated.validation, answers=stated.tuning_answers)[name]
     learner.policy.save(workplace(folder, job.key) / "adapter")
     return {
         "study": study.name,
         "kind": job.kind,
         "seed": job.seed,
         "config": config.to_json(),
-        "validation": round(float(np.mean(chosen_by[:, int(k) - 1] if k else chosen_by)), 5),
+        "validation": round(float(np.mean(chosen_by[:, k - 1] if k else chosen_by)), 5),
         "checkpoints": [*work.checkpoints, end],
         "per_problem": by_problem(last),
         "measured": stated.model_dump(),

@@ -19,8 +19,9 @@ from ..files import DamagedError, Schema
 from ..intervals import sign_test
 from ..markup import markdown_table
 from ..training.config import TrainConfig
-from .declaration import MUTATION, Job, Searched, Study
+from .declaration import MUTATION, Job, Study
 from .results import check_made, chosen, read_made, workplace
+from .stated import Searched
 
 
 class Searches(Schema):
@@ -187,7 +188,8 @@ def markdown(study: Study, folder) -> str:
 
     The share is the mean over policies, search seeds and problems. Answers are those after
     which half of all searches were solved; one that ended unsolved needs more than it had. The sign
-    test compares the shares of the problems with those of the baseline.
+    test compares the shares of the problems with those of the baseline, of kinds that search on the
+    same problems.
     """
     found = finished(study, folder)
     other = found.get(study.baseline)
@@ -208,7 +210,8 @@ def markdown(study: Study, folder) -> str:
         cells.append(f"{np.mean([row.tokens for row in rows]):.0f}")
         cells.append(f"{np.mean([row.candidates for row in rows]):.0f}")
         cells.append(f"{np.mean([row.cells for row in rows]):.1f}")
-        if other is None or rows is other:
+        paired = kind == MUTATION or study.alike(kind, study.baseline)
+        if other is None or rows is other or not paired:
             cells += ["", ""]
         else:
             base = _shares(other)

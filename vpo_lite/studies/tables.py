@@ -1,14 +1,15 @@
 """The tables of a study: means, intervals over seeds and problems, differences to the baseline."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..intervals import Noise, noise, of_seeds, t_interval
 from ..markup import markdown_table
 from .declaration import Job, Study
-from .results import BUDGETS, Result, check_runs, chosen, chosen_rate, read_result, state
+from .results import BUDGETS, Figures, Result, check_runs, chosen, chosen_rate, read_result, state
 
 WORDS = {  # figure -> the head of its column
     **{f"best@{k}": f"best@{k}" for k in BUDGETS},
@@ -20,6 +21,7 @@ WORDS = {  # figure -> the head of its column
     "diversity": "diversity",
     "diversity_all": "diversity, all",
     "valid": "valid",
+    "parsed": "read",
     "repeats": "repeats",
     "tokens": "tokens an answer",
 }
@@ -50,10 +52,24 @@ class Difference(NamedTuple):
 
 
 def value(result: Result, figure: str, checkpoint: int = -1) -> float | None:
-    """One figure of a run: ``best@10``, ``any@30``, ``solved@1``, or a name as ``coverage``."""
+    """One figure of a run: ``best@10``, ``any@30``, ``solved@1``, or a name as ``coverage``.
+
+    ValueError for one that was not measured.
+    """
+    figures = result.checkpoints[checkpoint].figures
     name, _, k = figure.partition("@")
-    found = result.checkpoints[checkpoint].figures[name]
-    return found[int(k) - 1] if k else found
+    found = figures.get(name)
+    if isinstance(found, list) and k.isdecimal() and 1 <= int(k) <= len(found):
+        return found[int(k) - 1]
+    if name not in figures or k or isinstance(found, list):
+        raise ValueError(f"figure {shown(figure)}: there are {', '.join(_named(figures))}")
+    return found
+
+
+def _named(figures: Figures) -> Iterator[str]:
+    """Their names, as one asks for them."""
+    for name, found in figures.items():
+        yield f"{name}@1 to {name}@{len(found)}" if isinstance(found, list) else name
 
 
 def measured(study: Study, figures: Sequence[str] = tuple(WORDS)) -> list[str]:
@@ -90,10 +106,13 @@ def difference(study: Study, folder, kind: str, figure: str, baseline=None) -> D
     problem it is infinite.
 
     None where one of the two has no finished run, and for a figure that has no value on some
-    problem, such as the coverage without a known front. Also for set rewards at two alphas, and for
-    the figures of sets (`OF_SETS`) where these differ in size.
+    problem, such as the coverage without a known front. Also where the two are measured on other
+    problems or scored otherwise, for set rewards at two alphas, and for the figures of sets
+    (`OF_SETS`) where these differ in size. ValueError for a figure of which no values are kept.
     """
     found, kinds = chosen(study, folder), (kind, baseline or study.baseline)
+    if not study.alike(*kinds):
+        return None
     if figure == "set_reward" and len(_alphas(study, kinds)) > 1:
         return None
     if figure in OF_SETS and len(_sizes(study, kinds)) > 1:
@@ -148,6 +167,10 @@ def _of_seeds(
 
 def _values(runs: list[Result], figure: str) -> np.ndarray | None:
     """(seeds, problems), or None where there are none or one has no value."""
+    for run in runs:
+        if figure not in run.per_problem:
+            there = ", ".join(run.per_problem)
+            raise ValueError(f"figure {shown(figure)}: problem by problem there are {there}")
     values = [run.per_problem[figure] for run in runs]
     return None if not values or any(None in row for row in values) else np.array(values, float)
 

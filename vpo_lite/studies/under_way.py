@@ -5,6 +5,7 @@ one, with what was measured so far. A run that goes on ends as one that was neve
 CPU bit for bit.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from ..files import Schema, read_json, write_json
 from ..training.config import TrainConfig
+from ..training.errors import TrainingError
 from ..training.folders import RunFolder
 from ..training.learner import Learner
 from ..training.loop import train
@@ -90,14 +92,25 @@ class UnderWay:
         return kept if kept.made_from == self._made_from and began == now else None
 
     def train(self, tell: Callable[[str], object]) -> Iterator[StepRecord]:
-        """The steps that are left. Each is on disk before it is given.
+        """The steps that are left. Each is on disk before it is given. Where scoring fails, the
+        state after the last whole step is on disk, too.
 
         tell: called with what is wrong with the answers, as in ``vpo_lite.train``
         """
         if self.learner.steps == self.config.steps:  # killed while it was measured
             return
         saved = time.monotonic()
-        for record in train(self._used, learner=self.learner, fit=False, tell=tell):
+        walk = train(self._used, learner=self.learner, fit=False, tell=tell)
+        while True:
+            try:
+                record = next(walk, None)
+            except (Exception, SystemExit):
+                if self.learner.whole:  # before the update
+                    with contextlib.suppress(TrainingError):  # parameters that are not finite
+                        self._folder.save(self.learner, len(self.records))
+                raise
+            if record is None:
+                return
             self._folder.append(record)
             self.records.append(record)
             if time.monotonic() - saved >= EVERY or record.step == self.config.steps:

@@ -124,7 +124,11 @@ def told_parted(records: int, noun: str) -> str:
 
     >>> told_parted(60, "row"), told_parted(2, "row")[:27]
     ('54 rows train, 6 are held out (--held-out-data names others)', '1 row trains, 1 is held out')
+    >>> told_parted(1, "row")
+    'no run can use one row alone; with --held-out-data it trains on it'
     """
+    if records == 1:
+        return f"no run can use one {noun} alone; with --held-out-data it trains on it"
     train, held_out = map(len, parted([*range(records)]))
     return (
         f"{count(train, noun)} train{'s' * (train == 1)}, {held_out:,} "

@@ -225,9 +225,9 @@ class RecordTask(Task):
         )
         return list(filter(None, said))
 
-    def held_out_seen(self, seeds: Sequence[int]) -> int:
-        """How many of the held-out records with these seeds ask the same as one to train on. Their
-        figures say nothing about new problems.
+    def asked_in_training(self, seeds: Sequence[int]) -> int:
+        """How many of the records with these seeds ask the same as one to train on. Their figures
+        say nothing about new problems.
         """
         measured = [self.prompt(self.instance(seed), 1).text for seed in seeds]
         known = {self.prompt(x, 1).text for x in self._split["train"]} if measured else set()

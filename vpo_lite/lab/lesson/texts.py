@@ -8,12 +8,14 @@ import math
 
 from ...estimators import METHODS
 from ...figures.looks import look
+from ...training.method_settings import reads
 from ..curves import changes
 from ..drawings import rules
+from ..faces import face_of
 from ..words import where
 from .content import Lesson, Shown
 
-WORDS = (
+_RUN = (
     (
         "Policy",
         "The language model in training. In each step it writes many rollouts. Then those with a "
@@ -25,11 +27,8 @@ WORDS = (
         "What a run is judged by: the answers of one rollout, or as many single answers. Each "
         "board shows a typical set of its step, the one of median set reward.",
     ),
-    (
-        "Weights w",
-        "How much each objective counts. A preference: somebody wants gold, somebody else weights "
-        "everything equally.",
-    ),
+)
+_JUDGED = (
     (
         "α",
         "How the weights are drawn. A small α puts most weight on one objective. A large α weights "
@@ -86,19 +85,30 @@ def tasks(lesson: Lesson) -> tuple[str, ...]:
 
 def words(lesson: Lesson) -> tuple[tuple[str, str], ...]:
     """The words of the page, each with what it means."""
-    return rules(lesson.view) + WORDS + WITH_FRONT * lesson.known
+    first = face_of(lesson.view).axis_names[0]
+    weights = (
+        f"How much each objective counts. A preference: somebody wants {first} most of all, "
+        "somebody else weights everything equally."
+    )
+    own = rules(lesson.view)
+    return own + _RUN + (("Weights w", weights),) + _JUDGED + WITH_FRONT * lesson.known
 
 
 def settings(one: Shown) -> str:
     """The score of a run's method, its settings, and what made it."""
     config, record, name = one.run.config, one.run.records[0], one.run.method
     said = inspect.getdoc(METHODS[name].estimate) or "a method without a description"
-    trained_on = said.splitlines()[0].rstrip(".")
-    K = "∞" if record.K == math.inf else record.K
+    trained_on = said.splitlines()[0].rstrip(".").replace("`", "")
+    used = [f"m = {record.m}", f"G = {len(record.groups[0].rewards)}", f"P = {len(record.groups)}"]
+    if METHODS[name].weights == "many":
+        used.append("K = ∞" if record.K == math.inf else f"K = {record.K}")
+    if METHODS[name].weights != "none":
+        used.append(f"α = {record.alpha:g}")
+    if reads(name, "k"):
+        used.append(f"k = {config.k}")
     parts = [
         f"{one.label} is a run of the method {name}. The score of {name}: {trained_on}",
-        f"m = {record.m}, G = {len(record.groups[0].rewards)}, P = {len(record.groups)}, K = {K}, "
-        f"α = {record.alpha:g}, seed {config.seed}, {len(one.run.records)} steps",
+        ", ".join([*used, f"seed {config.seed}", f"{len(one.run.records)} steps"]),
         *(f"From step {step} on: {text}" for step, text in changes(one.run.records)),
         f"Recording: {one.source}",
     ]
