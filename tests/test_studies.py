@@ -556,8 +556,12 @@ def test_what_was_begun_otherwise_is_begun_anew(study, folder, tmp_path, monkeyp
     assert now["per_problem"] == before["per_problem"]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_no_step_is_lost_where_scoring_fails(study, folder, tmp_path, monkeypatch, whole):
+@pytest.mark.parametrize(
+    ("step", "whole", "left"), [(1, True, [2, 3]), (1, False, [1, 2, 3]), (0, True, [1, 2, 3])]
+)
+def test_no_step_is_lost_where_scoring_fails(
+    study, folder, tmp_path, monkeypatch, step, whole, left
+):
     """Unless the step may have changed some of the parameters."""
     copy, job = tmp_path / "copy", study.job("grpo", 1e-3, 1)
     shutil.copytree(folder, copy)
@@ -568,18 +572,18 @@ def test_no_step_is_lost_where_scoring_fails(study, folder, tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         usual = loop.train_step
 
-        def failing(learner, config, step):
-            if step == 1:
+        def failing(learner, config, now):
+            if now == step:
                 learner.whole = whole
                 raise TaskError("no answer from the judge")
-            return usual(learner, config, step)
+            return usual(learner, config, now)
 
         patched.setattr(loop, "train_step", failing)
         said = f"run {job.key}: no answer from the judge; fix this, and the same command goes on"
         with pytest.raises(TrainingError, match=f"^{said}$"):
             runner.run_job(study, job, copy)
-    runner.run_job(study, job, copy, lambda _, step, __: steps.append(step))
-    assert steps == ([2, 3] if whole else [1, 2, 3])
+    runner.run_job(study, job, copy, lambda _, done, __: steps.append(done))
+    assert steps == left
     assert json.loads(path.read_text())["per_problem"] == before["per_problem"]
 
 

@@ -1262,7 +1262,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(tiny, tmp_path):
     for record in train(cfg, learner=first):
         folder.append(record)
         if record.step == 2:
-            folder.save(first, 2)
+            folder.save(first)
         if record.step == 3:
             break  # killed after a step that was not saved
     second = Learner(folder.config())
@@ -1459,7 +1459,7 @@ def test_whoever_may_read_a_run_may_resume_it(tiny, tmp_path):
         learner = Learner(cfg)
         (record,) = train(cfg, learner=learner)
         folder.append(record)
-        folder.save(learner, 1)
+        folder.save(learner)
     finally:
         os.umask(before)
     modes = {p.name: p.stat().st_mode & 0o777 for p in folder.path.iterdir() if p.suffix}

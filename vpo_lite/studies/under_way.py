@@ -5,7 +5,6 @@ one, with what was measured so far. A run that goes on ends as one that was neve
 CPU bit for bit.
 """
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 
 from ..files import Schema, read_json, write_json
 from ..training.config import TrainConfig
-from ..training.errors import TrainingError
 from ..training.folders import RunFolder
 from ..training.learner import Learner
 from ..training.loop import train
@@ -102,19 +100,14 @@ class UnderWay:
         saved = time.monotonic()
         walk = train(self._used, learner=self.learner, fit=False, tell=tell)
         while True:
-            try:
+            with self._folder.kept_on_error(self.learner):
                 record = next(walk, None)
-            except (Exception, SystemExit):
-                if self.learner.whole:  # before the update
-                    with contextlib.suppress(TrainingError):  # parameters that are not finite
-                        self._folder.save(self.learner, len(self.records))
-                raise
             if record is None:
                 return
             self._folder.append(record)
             self.records.append(record)
             if time.monotonic() - saved >= EVERY or record.step == self.config.steps:
-                self._folder.save(self.learner, record.step)
+                self._folder.save(self.learner)
                 saved = time.monotonic()
             yield record
 
@@ -127,7 +120,7 @@ class UnderWay:
         """Keep what was measured after the steps that are done."""
         step = len(self.records)
         self.checkpoints.append({"step": step, "tokens": self.tokens, "figures": figures})
-        self._folder.save(self.learner, step)
+        self._folder.save(self.learner)
         self._keep()
 
     def _keep(self) -> None:

@@ -10,6 +10,7 @@ Longer than 350 lines because writing, reading and going on must agree on every 
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
@@ -72,6 +73,7 @@ class RunFolder:
         self.go_on = command("train", "--resume", self.path)  # a line for a shell
         self.notes: tuple[str, ...] = ()
         self._lock = self._settings = None
+        self._stored = 0  # the step that the stored state is of
 
     @classmethod
     def create(cls, path, config, engine: Engine | None = None) -> "RunFolder":
@@ -292,8 +294,21 @@ class RunFolder:
         self._check_locked()
         append(self.path / name, text)
 
-    def save(self, learner, step: int) -> None:
-        """Store the state after ``step`` steps."""
+    @contextlib.contextmanager
+    def kept_on_error(self, learner) -> Iterator[None]:
+        """A context for the next step. Where it raises before the update, the state after the steps
+        that are done is stored, unless it is already.
+        """
+        try:
+            yield
+        except (Exception, SystemExit):
+            if learner.whole and learner.steps > self._stored:
+                with contextlib.suppress(TrainingError):  # parameters that are not finite
+                    self.save(learner)
+            raise
+
+    def save(self, learner) -> None:
+        """Store the state after the steps that the learner has done."""
         from .state import save_state  # here: whoever only reads a run needs no torch
 
         self._check_locked()
@@ -301,7 +316,9 @@ class RunFolder:
         about = self.about(learner)
         if learner.found:
             about["found"] = json.dumps(learner.found)
-        save_state(self.path / STATE, learner.policy.model, learner.optimizer, step, **about)
+        made = learner.policy.model, learner.optimizer
+        save_state(self.path / STATE, *made, learner.steps, **about)
+        self._stored = learner.steps
 
     def about(self, learner) -> dict[str, str]:
         """What to store with a state, for :func:`~.resuming.check_unchanged`."""
@@ -326,7 +343,7 @@ class RunFolder:
             found = parse_json(about.get("found", "{}"), BestSets, f"{state}: the best sets found")
             step = load_state(state, learner.policy.model, learner.optimizer, most=config.steps)
             learner.found = found
-        learner.steps = step
+        learner.steps = self._stored = step
         self.rewind(step, state, config)
         return step
 

@@ -18,7 +18,6 @@ from ..policy.adapter import check_place
 from ..tasks.records import counted
 from .answers import Answers, by_chance, differing, same_effect_rate
 from .config import TrainConfig
-from .errors import TrainingError
 from .evaluate import check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER_FOLDER, RunFolder
 from .learner import Learner
@@ -254,15 +253,10 @@ class Run(AnyRun):
         # tell: the command line has said it before the first step.
         walk = train(self.config, learner=self.learner, fit=False, tell=None)
         while self.done < self.config.steps:
-            try:
+            with self.folder.kept_on_error(self.learner):
                 self.measure()
                 self.in_step = True
                 record = next(walk)
-            except (Exception, SystemExit):
-                if self.learner.whole and self.done % self.config.save_every:  # before the update
-                    with contextlib.suppress(TrainingError):  # parameters that are not finite
-                        self.save()
-                raise
             self.write(record)
             self.done = record.step
             if self.done % self.config.save_every == 0 or self.done == self.config.steps:
@@ -273,7 +267,7 @@ class Run(AnyRun):
     def save(self) -> None:
         """Store the state after the steps that are done."""
         if self.done:
-            self.folder.save(self.learner, self.done)
+            self.folder.save(self.learner)
 
     @property
     def unfinished(self) -> bool:
