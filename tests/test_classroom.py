@@ -28,9 +28,9 @@ import browser_harness as harness
 import pytest
 from printed import refused
 
-from vpo_lite import Lab, machine
+from vpo_lite import Lab
 from vpo_lite.classroom import check, kernels, notebooks, serve
-from vpo_lite.cli import main
+from vpo_lite.cli import machine, main
 from vpo_lite.lab import recordings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -31,8 +31,6 @@ FILES = {  # files of vpo_lite that are no folder -> their package; a folder has
     **dict.fromkeys(CORE.split(), "core"),
     "__init__": "front door",
     "pages": "pages",
-    "cli": "cli",
-    "machine": "cli",
 }
 ARROWS = {  # package -> the packages that it may import, besides itself
     "envs": "",

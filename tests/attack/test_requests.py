@@ -111,7 +111,7 @@ def test_the_other_commands_take_a_request_or_refuse_it_in_one_line(
     runs, here, monkeypatch, capsys, seed
 ):
     rng = random.Random(seed)
-    for work in ("pocket.pretrain._updates", "machine.start_jupyter"):
+    for work in ("pocket.pretrain._updates", "cli.machine.start_jupyter"):
         monkeypatch.setattr(f"vpo_lite.{work}", accept)
     monkeypatch.setattr("vpo_lite.training.evaluate._pools", accept)
     text, run = rng.choice(TEXTS), str(shutil.copytree(runs / "finished", here / "run"))

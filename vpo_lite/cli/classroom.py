@@ -35,7 +35,7 @@ def doctor_flags(made, arguments) -> None:
 
 
 def doctor(options) -> int:
-    from ..machine import examine
+    from .machine import examine
 
     return _check_class() if options.for_a_class else examine()
 
@@ -78,7 +78,7 @@ def lab_flags(made, arguments) -> None:
 
 
 def lab(options) -> int:
-    from ..machine import start_jupyter
+    from .machine import start_jupyter
 
     with requests():
         return start_jupyter(options.folder, _checked_port(options.port), options.browser)
@@ -144,7 +144,7 @@ def flags(made, arguments) -> None:
 
 
 def run(options) -> int:
-    from ..machine import opens_browser
+    from .machine import opens_browser
 
     _checked_port(options.port)
     if options.code is not None and options.recording is not None:

@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from .classroom import notebooks
-from .classroom.check import CHROMIUM, LAB, version
-from .classroom.notebooks import install_command
-from .classroom.serve import check_jupyter_writes
-from .messages import shown_path
-from .policy import shipped
-from .tasks import sandbox
+from ..classroom import notebooks
+from ..classroom.check import CHROMIUM, LAB, version
+from ..classroom.notebooks import PACKAGE, install_command
+from ..classroom.serve import check_jupyter_writes
+from ..messages import shown_path
+from ..policy import shipped
+from ..tasks import sandbox
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = PACKAGE.parent
 # Voila, which JupyterLab loads, shows what is deprecated in Jupyter's own code: a newcomer's first
 # line.
 JUPYTERLAB = """
@@ -28,7 +28,7 @@ warnings.filterwarnings("ignore", category=DeprecationWarning, module="traitlets
 from jupyterlab.labapp import main
 main()
 """
-DEFAULTS = Path(__file__).parent / "classroom" / "etc"  # of JupyterLab: it asks nobody about news
+DEFAULTS = PACKAGE / "classroom" / "etc"  # of JupyterLab: it asks nobody about news
 _TRAINING = ["numpy", "scipy", "gymnasium", "moocore", "torch", "transformers", "peft"]
 _TRAINING += ["safetensors", "pydantic", "filelock", "tqdm"]
 _OPTIONAL = {  # what each is for
