@@ -18,9 +18,9 @@ from ..tasks.functions import FunctionsTask
 from ..tasks.modes import TaskInModes
 from ..tasks.record_files import parted, told_parted
 from ..tasks.records import RecordTask, on_records
-from ..tasks.row_columns import lines_by_kind, oddities
 from ..tasks.rows import Row, rows_of
 from . import lengths
+from .columns import lines_by_kind, oddities
 from .flags import (
     Wrong,
     add_number,
@@ -93,7 +93,8 @@ def check_data(options) -> int:
             longest = lengths.counted(task, loaded.records, options.model, options.m, BAR)
         repeated, seen = _repeated(task, loaded.records)
     kinds = Counter(kind for x in loaded.records.values() if (kind := task.kind(x)))
-    columns = lines_by_kind({line: task.columns_in(x) for line, x in loaded.records.items()})
+    rows = loaded.records if isinstance(task, FunctionsTask) else {}
+    columns = lines_by_kind({line: x.columns for line, x in rows.items()})
     reasons = loaded.reasons()
     counts = {
         "records": len(loaded.records),

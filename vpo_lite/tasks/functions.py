@@ -273,9 +273,6 @@ class FunctionsTask(ByFunctions, RecordTask):
                 "role and content alone; write into the content what the policy is to read"
             )
 
-    def columns_in(self, instance: Asked) -> Mapping:
-        return instance.columns
-
     def key(self, instance: Asked) -> str:
         return hashlib.sha256(repr((instance.prompt, instance.columns)).encode()).hexdigest()[:16]
 

@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +120,6 @@ class RecordTask(Task):
     def kind(self, instance) -> str:
         """What kind of problem it is, for counts; empty where there is one kind."""
         return ""
-
-    def columns_in(self, instance) -> Mapping[str, Any]:
-        """The columns of its row that its scorer is handed as they are, for counts; mostly none."""
-        return {}
 
     def effect(self, instance, answer: str):
         """What answers of equal effect have in common; hashable. By default the answer."""
