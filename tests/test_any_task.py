@@ -24,7 +24,7 @@ from vpo_lite.checks import shown
 from vpo_lite.cli import flags, main
 from vpo_lite.files import DamagedError
 from vpo_lite.pages import write_report
-from vpo_lite.tasks import Option, Prompt, Task, registry, task_class, task_name, task_names
+from vpo_lite.tasks import Option, Prompt, Task, task_class, task_name, task_names
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.training.answers import read_answers, score_answers
 from vpo_lite.training.contract import below_worst, check_early_problems, prompt_of
@@ -485,13 +485,9 @@ def test_of_no_problems_there_are_no_rewards(name):
     assert list(task_class(name)().score([], [])) == []
 
 
-def test_a_file_among_the_tasks_without_a_task_is_named_with_the_cure(monkeypatch):
-    """As one of a single word that somebody adds: wording.py, where no list says what it is."""
-    monkeypatch.setattr(registry, "_SHARED", [n for n in registry._SHARED if n != "wording"])
-    assert "wording" in task_names()
-    said = r"wording\.py: defines no class .* with name = 'wording'; .* an underscore"
-    with pytest.raises(ValueError, match=said):
-        task_class("wording")
+def test_a_task_that_ships_has_the_name_that_the_table_says():
+    assert all(task_class(name).name == name for name in task_names())
+    assert task_names() == sorted(task_names())
 
 
 def test_a_task_may_score_answer_by_answer():

@@ -54,6 +54,7 @@ ARROWS = {  # package -> the packages that it may import, besides itself
 }
 ON_MAZES = (  # files that may say the word, and import envs; each with its reason
     ("vpo_lite/tasks/maze.py", "the maze as a task"),
+    ("vpo_lite/tasks/registry.py", "the table of tasks, and which is the default"),
     ("vpo_lite/pocket/maze.py", "how a policy for mazes is made"),
     ("vpo_lite/pocket/weights/*", "most policies that ship read mazes"),
     ("vpo_lite/lab/board.py", "the widget that draws a maze and lets people paint one"),
@@ -78,7 +79,6 @@ ON_MAZES = (  # files that may say the word, and import envs; each with its reas
     ("vpo_lite/studies/declared/*.toml", "two studies run on mazes"),
     ("vpo_lite/studies/shipped/*", "what these studies found"),
 )
-DEFAULT_TASK = "vpo_lite/tasks/__init__.py"  # one line here may say the word: the default task
 LIBRARIES = {  # library -> the packages or single modules that may import it
     "numpy": "envs, core, tasks, policy, training, pocket, search, studies, integrations, figures, "
     "decomposition, pages, lab, cli, teaching",
@@ -293,10 +293,8 @@ def says_maze(root):
         if "maze" in file.lower():
             yield f"{file}: its name"
         lines = path.read_text(encoding="utf-8").splitlines()
-        places = [i for i, line in enumerate(lines, start=1) if "maze" in line.lower()]
-        if file == DEFAULT_TASK and len(places) == 1:
-            continue
-        yield from (f"{file}:{i}: {lines[i - 1].strip()}" for i in places)
+        places = [(i, line) for i, line in enumerate(lines, start=1) if "maze" in line.lower()]
+        yield from (f"{file}:{i}: {line.strip()}" for i, line in places)
 
 
 TAG = re.compile(r"<(/?[a-zA-Z!]|/?$)")
@@ -491,7 +489,7 @@ SOUND = {
     "vpo_lite/__init__.py": "from .objective import set_reward\n_LAZY = {'Lab': 'lab'}\n",
     "vpo_lite/objective.py": "from scipy import stats\ndef f():\n    from .exact import g\n",
     "vpo_lite/exact.py": f'"""Exact.\n\nLonger than 350\nlines because it is."""\n{LONG}',
-    "vpo_lite/tasks/__init__.py": "from .base import Task\nDEFAULT = 'maze'\n",
+    "vpo_lite/tasks/__init__.py": "from .base import Task\n",
     "vpo_lite/tasks/base.py": "from ..objective import set_reward\n",
     "vpo_lite/tasks/maze.py": "import envs  # mazes\nfrom .base import Task\n",
     "vpo_lite/policy/policy.py": "import torch\nfrom ..tasks.base import Task\n",
@@ -625,12 +623,6 @@ FAULTS = [
     (says_maze, "vpo_lite/cli.py", "x = 1\n# A Maze", "vpo_lite/cli.py:2: # A Maze"),
     (says_maze, "vpo_lite/lab/help.md", "MAZES", "vpo_lite/lab/help.md:1: MAZES"),
     (says_maze, "vpo_lite/lab/maze_view.py", "", "vpo_lite/lab/maze_view.py: its name"),
-    (
-        says_maze,
-        "vpo_lite/tasks/__init__.py",
-        "DEFAULT = 'maze'\n# maze",
-        "vpo_lite/tasks/__init__.py:2: # maze",
-    ),
     (unescaped, "vpo_lite/cli.py", "import html", "vpo_lite/cli.py: imports html"),
     (
         unescaped,

@@ -2,10 +2,8 @@
 
 from ..options import Option
 from .base import Prompt, Task
-from .registry import make_task, task_class, task_name, task_names
+from .registry import DEFAULT, make_task, task_class, task_name, task_names
 from .wording import numbered_form, read_numbered
-
-DEFAULT = "maze"  # the task of a run that names none
 
 __all__ = [
     "DEFAULT",

@@ -1,26 +1,27 @@
-"""How a task is found by its name: the files of this folder, or a class anywhere."""
+"""How a task is found by its name: one that ships, or a class anywhere."""
 
 import importlib
 import inspect
-import os
 
 from ..checks import shown
 from ..options import Option
 from .base import Task
 from .by_name import attribute
 
-# files without a task
-_SHARED = ("base", "registry", "wording", "modes", "records", "rows", "matching")
+TASKS = {  # name, which is that of a file beside this one -> the class in it
+    "calls": "CallsTask",
+    "chains": "ChainsTask",
+    "functions": "FunctionsTask",
+    "hops": "HopsTask",
+    "maze": "MazeTask",
+    "programs": "ProgramsTask",
+}
+DEFAULT = "maze"  # the task of a run that names none
 
 
 def task_names() -> list[str]:
-    """Names of the tasks that the package carries: the files beside this one.
-
-    A task's name is one word. A file with an underscore in its name holds a part of a task.
-    """
-    files = os.listdir(os.path.dirname(__file__))  # every setting asks for it: a glob is slower
-    names = (file[:-3] for file in files if file.endswith(".py"))
-    return sorted(name for name in names if name not in _SHARED and "_" not in name)
+    """Names of the tasks that the package carries."""
+    return list(TASKS)
 
 
 def task_class(name: str) -> type[Task]:
@@ -29,18 +30,10 @@ def task_class(name: str) -> type[Task]:
     Raises ValueError where there is none.
     """
     if ":" not in name:
-        if name not in task_names():
-            known = ", ".join(map(repr, task_names()))
-            there = f"there is {known}, or a class as 'package.module:Class'"
+        if name not in TASKS:
+            there = f"there is {', '.join(map(repr, TASKS))}, or a class as 'package.module:Class'"
             raise ValueError(f"unknown task {shown(name)}: {there}")
-        module = importlib.import_module(f".{name}", __package__)
-        for found in classes_of(module, Task):
-            if found.name == name:
-                return found
-        raise ValueError(
-            f"{module.__file__}: defines no class derived from Task with name = {name!r}; a file "
-            "of this folder without a task needs an underscore in its name"
-        )
+        return getattr(importlib.import_module(f".{name}", __package__), TASKS[name])
     found = attribute(name, "task")
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise ValueError(f"task {shown(name)}: is no class derived from vpo_lite.tasks.Task")
@@ -68,12 +61,6 @@ def make_task(name: str, options: dict) -> Task:
             cure = "its __init__ must call super().__init__(**options)"
             raise ValueError(f"task {cls.name!r} has no {option.name}: {cure}")
     return task
-
-
-def classes_of(module, base: type) -> list[type]:
-    """The classes derived from ``base`` that a module defines itself."""
-    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, base)]
-    return [c for c in found if c.__module__ == module.__name__]
 
 
 def task_name(task: str | type[Task]) -> str:
