@@ -1035,8 +1035,8 @@ def test_a_search_obeys_the_settings_of_its_runs(
         return real(self, asked, uniforms, *given, **how)
 
     monkeypatch.setattr(Policy, "sample", spied)
-    search = searches.Search(study, "start", study.job("start", 1e-4, 0))
-    monkeypatch.setattr(searches.Search, "config", search.config.but(**changes))
+    search = searches.SearchJob(study, "start", study.job("start", 1e-4, 0))
+    monkeypatch.setattr(searches.SearchJob, "config", search.config.but(**changes))
     made = searching._found(search, search.adapter(folder), lambda *now: told.append(now))
     assert told[0] == (search.run, 0, 8) and told[-1] == (search.run, 8, 8)
     assert max(lengths) <= most and None not in made["targets"]

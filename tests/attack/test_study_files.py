@@ -809,7 +809,7 @@ def test_a_search_is_judged_like_its_run(here):
     spoilt += 'judged = {task = "programs", operations = 2}'
     text = SMALL.replace('settings = {method = "vpo"}', spoilt, 1) + SEARCH
     study = declaration.read(written(here, text))
-    search = searches.Search(study, "vpo", study.job("vpo", 1e-3, 0))
+    search = searches.SearchJob(study, "vpo", study.job("vpo", 1e-3, 0))
     assert search.config.task == "programs"
 
 

@@ -38,7 +38,7 @@ from ..checks import shortened, shown, told_of
 from ..files import DamagedError, check, read_bytes
 from ..messages import did_you_mean
 from ..training.config import TrainConfig
-from .stated import LONGEST, MOST_KINDS, NAME, Declaration, Kind, Searched
+from .stated import LONGEST, MOST_KINDS, NAME, Declaration, HowSearched, Kind
 
 SPLIT_OF = {"problems": "held_out", "between": "held_out", "validation": "validation"}
 DECLARED = Path(__file__).parent / "declared"
@@ -160,7 +160,7 @@ class Study:
         asked = {f"measured.{n}": (s, getattr(measured, n)) for n, s in SPLIT_OF.items()}
         _check_problems(judged, asked)
 
-    def _check_search(self, stated: Searched) -> None:
+    def _check_search(self, stated: HowSearched) -> None:
         """ValueError where a search could not be done, or not be compared with the others."""
         _check_named(stated.kinds, [*self.kinds, MUTATION], "kinds")
         twice = _first_twice(stated.kinds)

@@ -21,10 +21,10 @@ from ..markup import markdown_table
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Study
 from .results import check_made, chosen, read_made, workplace
-from .stated import Searched
+from .stated import HowSearched
 
 
-class Searches(Schema):
+class SearchResult(Schema):
     """The searches with one policy: one row for each seed, in it one value for each problem.
 
     - solved: answers asked for until the target was reached; None where it was not
@@ -63,7 +63,7 @@ class Searches(Schema):
         return bool(self.targets) and all(target is None for target in self.targets)
 
 
-class Search(NamedTuple):
+class SearchJob(NamedTuple):
     """One policy of a study to search with; job: the run that made it, None for mutations."""
 
     study: Study
@@ -75,7 +75,7 @@ class Search(NamedTuple):
         return MUTATION if self.job is None else self.job.key
 
     @property
-    def stated(self) -> Searched:
+    def stated(self) -> HowSearched:
         return self.study.declared.search
 
     @property
@@ -102,7 +102,7 @@ class Search(NamedTuple):
         return workplace(folder, self.run) / "adapter"
 
 
-def searches(study: Study, folder) -> list[Search]:
+def searches(study: Study, folder) -> list[SearchJob]:
     """What can be searched with: chosen runs of the kinds that the study names.
 
     Of more runs than the study asks for, those whose search is finished come first, then those
@@ -116,15 +116,15 @@ def searches(study: Study, folder) -> list[Search]:
     runs = chosen(study, folder)
     for kind in stated.kinds:
         if kind == MUTATION:
-            found.append(Search(study, kind, None))
+            found.append(SearchJob(study, kind, None))
         jobs = [study.job(kind, run.config["lr"], run.seed) for run in runs.get(kind, [])]
-        of_kind = [Search(study, kind, job) for job in jobs]
+        of_kind = [SearchJob(study, kind, job) for job in jobs]
         of_kind.sort(key=lambda s: (not s.file(folder).exists(), not s.adapter(folder).is_dir()))
         found += of_kind[: stated.policies]
     return found
 
 
-def waits_for_runs(study: Study, found: list[Search]) -> list[str]:
+def waits_for_runs(study: Study, found: list[SearchJob]) -> list[str]:
     """The kinds of which fewer runs are finished than the study searches with, by what `searches`
     found.
     """
@@ -133,7 +133,7 @@ def waits_for_runs(study: Study, found: list[Search]) -> list[str]:
     return [kind for kind in kinds if there[kind] < min(stated.policies, study.seeds(kind))]
 
 
-def to_do(study: Study, folder) -> list[Search]:
+def to_do(study: Study, folder) -> list[SearchJob]:
     """The searches that are not finished. DamagedError where the adapter of one is missing."""
     found = [s for s in searches(study, folder) if not s.file(folder).exists()]
     for search in found:
@@ -146,19 +146,19 @@ def to_do(study: Study, folder) -> list[Search]:
     return found
 
 
-def finished(study: Study, folder) -> dict[str, list[Searches]]:
+def finished(study: Study, folder) -> dict[str, list[SearchResult]]:
     """The finished searches, by kind."""
-    found: dict[str, list[Searches]] = {}
+    found: dict[str, list[SearchResult]] = {}
     for search in searches(study, folder):
         if search.file(folder).exists():
             found.setdefault(search.kind, []).append(read_search(folder, search))
     return found
 
 
-def read_search(folder, search: Search) -> Searches:
+def read_search(folder, search: SearchJob) -> SearchResult:
     """The finished search. DamagedError where it was made in another way."""
     path, stated = search.file(folder), search.stated
-    found = read_made(path, Searches)
+    found = read_made(path, SearchResult)
     rows = [found.solved, found.tokens, found.candidates, found.best, found.cells]
     shapes = {(len(part), *map(len, part)) for part in rows}
     wanted = (stated.seeds, *[search.problems] * stated.seeds)
@@ -173,7 +173,7 @@ def read_search(folder, search: Search) -> Searches:
     return found
 
 
-def _shares(rows: Sequence[Searches]) -> np.ndarray:
+def _shares(rows: Sequence[SearchResult]) -> np.ndarray:
     """The share of these searches that reached the target, by problem: (problems,).
 
     Counted, then divided once. So equal shares are equal numbers, and the sign test sees a tie.

@@ -18,7 +18,7 @@ from .declaration import Study
 from .made_from import made_from
 from .results import check_contents, workplace
 from .runner import different, write_once
-from .searches import Search, Searches, finished, read_search, to_do
+from .searches import SearchJob, SearchResult, finished, read_search, to_do
 
 POINTS = 12  # of a curve that is kept
 
@@ -29,7 +29,7 @@ def run_searches(
     *,
     tell: Callable = lambda *_: None,
     wait: Callable = lambda *_: None,
-) -> Iterator[Searches]:
+) -> Iterator[SearchResult]:
     """Do all searches that are not finished; yields each when it is.
 
     - tell(run, done, calls): called first and after each call of a search; calls over all seeds
@@ -60,7 +60,7 @@ def run_searches(
             time.sleep(5)
 
 
-def _found(search: Search, adapter: Path, tell: Callable) -> dict:
+def _found(search: SearchJob, adapter: Path, tell: Callable) -> dict:
     began, stated, config = time.perf_counter(), search.stated, search.config
     task, policy = config.make_task(), None
     if search.job is not None:

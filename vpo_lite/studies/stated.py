@@ -86,7 +86,7 @@ class HowMeasured(Schema):
         return self.chosen_from or max(self.answers, self.chosen_k or 1)
 
 
-class Searched(Schema):
+class HowSearched(Schema):
     """The evolutionary search that follows training, with each policy of some kinds.
 
     - calls: in each a policy writes m answers, in one rollout or in several
@@ -115,4 +115,4 @@ class Declaration(Schema):
     baseline: Name
     measured: HowMeasured = HowMeasured()
     kinds: Annotated[dict[Name, Kind], Field(min_length=1)]
-    search: Searched | None = None
+    search: HowSearched | None = None
