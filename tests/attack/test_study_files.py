@@ -590,7 +590,11 @@ def test_a_scheduler_gets_one_command_for_each_run_that_can_be_done_now(here, do
     [
         ("import sys; sys.exit('vpo-lite: no GPU here')", "no GPU here"),
         (r"import os; os.write(2, b'caf\xe9'); os._exit(1)", "caf\N{REPLACEMENT CHARACTER}"),
-        ("import os; os._exit(9)", "a worker ended without a message"),
+        (
+            "import os; os._exit(9)",
+            "a worker ended with status 9 without a message; the same command goes on with the "
+            "runs that are left",
+        ),
     ],
     ids=["in words", "not in UTF-8", "without a word"],
 )
