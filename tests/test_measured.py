@@ -155,7 +155,7 @@ def test_a_run_that_was_killed_measures_what_is_missing_and_nothing_twice(
     again = Run.resume(tmp_path / "run")
     assert again.done == (2 if cut == "after the state" else 4)
     told = []
-    again.seen = lambda step, figures: told.append(step)
+    again.on_measured = lambda step, figures: told.append(step)
     for _ in again.steps():
         pass
     again.finish()

@@ -106,7 +106,7 @@ def run(options) -> int:
     go_on = started.folder.go_on
     quiet, asked_to_stop = options.json or not started.main, []
     try:
-        with measuring(quiet) as started.measured, _patient(started, asked_to_stop):
+        with measuring(quiet) as started.on_problem, _patient(started, asked_to_stop):
             return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
         status = _status(asked_to_stop)
@@ -237,7 +237,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
             if not quiet:
                 bars().write(f"measured after step {step}: {in_short(figures)}", file=sys.stderr)
 
-        run.seen = show
+        run.on_measured = show
         all_done = run.train(tell)
     if not all_done:
         then = f"go on with: {run.folder.go_on}"

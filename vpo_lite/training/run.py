@@ -47,16 +47,16 @@ class AnyRun(ABC):
     - main: whether this process writes and prints. Of several that train together, one does.
     - processes: how many train together
     - notes: what a user should know of the engine before the first step
-    - measured: called after each problem of an evaluation: how many are done, and of how many
-    - seen: called after each measurement during training: its step and its figures
+    - on_problem: called after each problem of an evaluation: how many are done, and of how many
+    - on_measured: called after each measurement during training: its step and its figures
     """
 
     engine = Engine()
     main, processes = True, 1
     notes: tuple[str, ...] = ()
     in_step = True  # whether stopping at once would lose work in progress
-    measured: Callable[[int, int], object] | None = None
-    seen: Callable[[int, dict], object] | None = None
+    on_problem: Callable[[int, int], object] | None = None
+    on_measured: Callable[[int, dict], object] | None = None
     packages = ("vpo_lite", "torch", "transformers", "peft")  # their versions go to summary.json
 
     def __init__(self, folder: RunFolder, config: TrainConfig, learner: Learner, first: int):
@@ -116,8 +116,8 @@ class AnyRun(ABC):
         if self.due and all(row["step"] != self.done for row in self.folder.measured()):
             figures = self._evaluate()
             self.folder.append_measured(self.learner, self.done, figures)
-            if self.seen is not None:
-                self.seen(self.done, figures)
+            if self.on_measured is not None:
+                self.on_measured(self.done, figures)
 
     @abstractmethod
     def train(self, tell: Callable[[StepRecord], bool]) -> bool:
@@ -175,7 +175,7 @@ class AnyRun(ABC):
 
     def _evaluate(self, keep: Callable[[Answers], object] | None = None) -> dict:
         learner, config = self.learner, self.config
-        how = dict(task=learner.task, tell=self.measured, keep=keep)
+        how = dict(task=learner.task, tell=self.on_problem, keep=keep)
         with enough_memory(config):
             return evaluate(learner.policy, config, **how)
 
