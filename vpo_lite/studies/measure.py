@@ -42,7 +42,6 @@ def measure(
       U(set) over U(front); attained is U(set) over that of the best set of this size. NaN without a
       known front
     - judged (n, len(alphas)): coverage at these alphas, whatever alpha was trained at
-    - coverage_pool, front_share (n,): of the whole pool
     - set_reward (n,): U at the run's alpha
     - diversity, diversity_all (n,): mean L1 distance among valid answers, among all
     - valid, parsed, repeats, tokens (n,): shares of the answers; tokens per answer
@@ -73,7 +72,7 @@ def _figures(
     x, d = pool.instance, pool.rewards.shape[-1]
     rewards, _, _, _, solved = pool.pooled(answers)
     w_star, front = w_star_of(task, x), task.front(x)
-    covered = attained = in_all = share = np.nan
+    covered = attained = np.nan
     judged = np.full(len(alphas), np.nan)
     if front is not None:
         covered = evaluated["coverage"]
@@ -81,8 +80,6 @@ def _figures(
         attained = covered / best_coverage(points.tobytes(), len(points), config.compared_size)
         sets = metrics.as_sets(rewards[:, None], config.compared_size)
         judged = np.array([metrics.coverage(sets, front, alpha).mean() for alpha in alphas])
-        in_all = float(metrics.coverage(rewards, front))
-        share = float(metrics.front_share(rewards, front))
     return dict(
         best=best_of.best_at(rewards, w_star),
         any=best_of.best_at(rewards, metrics.preferences(d, count)).mean(0),
@@ -91,8 +88,6 @@ def _figures(
         coverage=covered,
         attained=float(attained),
         judged=judged,
-        coverage_pool=in_all,
-        front_share=share,
         **{name: evaluated[there] for name, there in EVALUATED.items()},
     )
 
