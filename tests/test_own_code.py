@@ -20,7 +20,8 @@ from vpo_lite.files import DamagedError
 from vpo_lite.lab.codes import decode
 from vpo_lite.lab.packing import packed
 from vpo_lite.lab.session import Session
-from vpo_lite.tasks.by_name import code_digest, in_modules
+from vpo_lite.tasks.by_name import in_modules
+from vpo_lite.tasks.own_code import code_digest
 from vpo_lite.training.digests import digests_now, other_now
 from vpo_lite.training.folders import RunFolder
 from vpo_lite.training.problems import check_method
@@ -52,6 +53,12 @@ def own(tmp_path, monkeypatch):
     return write
 
 
+def edited(file, text: str) -> None:
+    """As a process sees it that starts after an edit."""
+    file.write_text(text, encoding="utf-8")
+    sys.modules.pop(file.stem, None)
+
+
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -72,7 +79,7 @@ def test_a_run_keeps_the_digest_of_the_code_and_goes_on_with_other_code(own, sma
     again = Run.resume("run")
     assert again.notes == () and of_the_method("run") == before
     again.close()
-    file.write_text(f"{file.read_text()}\n# mended\n")
+    edited(file, f"{file.read_text()}\n# mended\n")
     now = sha256(file.read_bytes())
     assert now != before
     for said in (
@@ -101,7 +108,7 @@ def test_the_command_says_that_the_code_changed(own, small_config, capsys):
     file = own("edited")
     run = Run.begin(small_config.but(method="in_edited:edited", steps=1, eval_problems=1), "run")
     run.start(), list(run.steps()), run.finish()
-    file.write_text(f"{file.read_text()}#")
+    edited(file, f"{file.read_text()}#")
     assert main(["train", "--resume", "run", "--steps", "2"]) == 0
     assert "its steps are of both: code of in_edited:edited\n" in capsys.readouterr().err
 
@@ -127,11 +134,64 @@ def test_an_evaluation_says_that_the_scorer_changed(own, tmp_path, capsys):
     capsys.readouterr()
     assert main(["evaluate", "run", "--json"]) == 0
     assert "changed" not in capsys.readouterr().err
-    method.write_text(f"{method.read_text()}#", encoding="utf-8")
-    file.write_text(file.read_text().replace("> 3", "> 4"), encoding="utf-8")
+    edited(method, f"{method.read_text()}#")
+    edited(file, file.read_text().replace("> 3", "> 4"))
     assert main(["evaluate", "run", "--json"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "changed" in line]
     assert len(said) == 1 and said[0].endswith("the present version: code of in_scores:scores")
+
+
+def test_the_files_of_a_users_own_count_that_a_file_imports(tmp_path, monkeypatch):
+    """In a package, from others that it imports itself, and for a value alone; not those of Python
+    or of installed packages, nor what a function imports when it is called.
+    """
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_package" / "sub").mkdir(parents=True)
+    texts = {
+        "own_package/__init__": "",
+        "own_package/judge": "import json\nimport numpy as np\nfrom . import scale\n"
+        "from .sub.names import NAMES\n\ndef score():\n    import own_late\n    return own_late\n",
+        "own_package/scale": "try:\n    import own_root.absent\n"
+        "except ImportError:\n    import own_root\n",
+        "own_package/sub/__init__": "# a package",
+        "own_package/sub/names": "NAMES = ['a']\n",
+        "own_root": "FACTOR = 2\n",
+        "own_late": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    order = ["judge", "__init__", "scale", "sub/__init__", "sub/names"]
+    files = [*(f"own_package/{name}" for name in order), "own_root"]
+    whole = "".join(texts[name] for name in files).encode()
+    assert code_digest("own_package.judge:score") == sha256(whole)
+    from own_package.judge import score
+
+    score()  # it is imported now
+    assert code_digest("own_package.judge:score") == sha256(whole)
+    edited(tmp_path / "own_root.py", "FACTOR = 3\n")
+    importlib.reload(sys.modules["own_package.scale"])
+    assert code_digest("own_package.judge:score") == sha256(whole.replace(b"R = 2", b"R = 3"))
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_code_that_was_edited_after_its_import_is_refused(own, small_config):
+    """It ran as it was, under the digest of what the file had become."""
+    file = own("loaded")
+    before = file.read_text()
+    config = small_config.but(method="in_loaded:loaded")
+    Run.begin(config, "first").close()
+    file.write_text(before + "# other\n")
+    said = r"in_loaded\.py: was edited after this process .*\.reload on in_loaded; or put the"
+    with pytest.raises(DamagedError, match=said):
+        Run.begin(config, "second")
+    assert not Path("second").exists()
+    importlib.reload(sys.modules["in_loaded"])
+    Run.begin(config, "third").close()
+    assert of_the_method("third") == sha256(file.read_bytes()) != of_the_method("first")
+    file.write_text(before)
+    with pytest.raises(DamagedError):
+        code_digest("in_loaded:loaded")
 
 
 def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):
@@ -147,8 +207,8 @@ def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypa
     for name in ("a", "B", "made", "held"):
         assert code_digest(f"defines_ab:{name}") == sha256(ab), name
     assert code_digest("defines_c:renamed") == sha256(ab)
-    assert code_digest("defines_c:c,renamed") == sha256(c + ab)  # each file once, in this order
-    assert code_digest("defines_ab:a,B, defines_c:c") == sha256(ab + c)
+    assert code_digest("defines_c:c") == sha256(c + ab)  # what it imports counts, too
+    assert code_digest("defines_ab:a,B, defines_c:c") == sha256(ab + c)  # each file once
     assert code_digest("vpo_lite.tasks.example_rewards:small,many_divisors") is None  # it ships
     assert code_digest("math:hypot") is None  # no source
 

@@ -22,6 +22,7 @@ from vpo_lite.locks import BusyError, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
+from vpo_lite.randomness import integer
 from vpo_lite.search.evolution import evolve
 from vpo_lite.studies import (
     declaration,
@@ -739,6 +740,65 @@ def test_rates_of_unequal_runs_are_told_of(study, folder, tmp_path, capsys):
     )
 
 
+def test_a_table_says_what_its_marks_hold(study, folder, tmp_path, capsys):
+    """SMALL has two runs of each trained kind."""
+    asked = ["study", str(tmp_path / "small.toml"), "--table", "any@3", "--out"]
+    (tmp_path / "small.toml").write_text(SMALL)
+    assert cli.main([*asked, str(folder)]) == 0
+    assert capsys.readouterr().err == (
+        "vpo-lite: where a kind has fewer than 3 runs, + and - borrow the spread of all kinds, as "
+        "if they had the same: vpo, grpo\n"
+    )
+    place = shutil.copytree(folder, tmp_path / "copy")
+    for path in place.glob("*-seed1.json"):
+        path.unlink()
+    assert cli.main([*asked, str(place)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "vpo-lite: not all runs are finished: vpo has 1 of 2, grpo has 1 of 2",
+        "vpo-lite: + and - leave out how seeds differ, since no kind has two runs",
+    ]
+
+
+def test_a_table_may_ask_for_any_number_of_answers(study, folder, tmp_path, capsys):
+    """Six are measured: by default all six are shown, where 30 would be."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["study", str(tmp_path / "small.toml"), "--out", str(folder), "--table"]
+    assert cli.main(asked) == 0
+    head, _, vpo_row, *_ = capsys.readouterr().out.splitlines()
+    names = head.strip("| ").split(" | ")
+    assert names[4:9] == ["best@1", "best@6", "any@1", "any@3", "any@6"]
+    runs = results.chosen(study, folder)["vpo"]
+    mean = np.mean([run.last["any"][5] for run in runs])
+    assert vpo_row.strip("| ").split(" | ")[8].split(" ")[0] == f"{mean:.3f}"
+    assert cli.main([*asked, "solved@4", "any@6"]) == 0
+    out, err = capsys.readouterr()
+    assert " | pass@4 | any@6 |" in out
+    assert "never marked + or -: solved@4; single problems are kept at k = 1, 3, 6 alone" in err
+    assert runs[0].per_problem.keys() >= {"any@1", "any@3", "any@6"}
+    for figure in ("any@7", "any@0", "any@x", "valid@1"):
+        assert cli.main([*asked, figure]) == 2
+        assert f"--table {figure}: " in capsys.readouterr().err.replace("'", "")
+
+
+def test_on_one_problem_other_answers_choose_the_rate(tmp_path, capsys):
+    """It was chosen by the very answers that the table shows."""
+    file = tmp_path / "one.toml"
+    small = SMALL.split("[kinds.start]")[0].replace("steps = 3", "steps = 1, problem = 7")
+    file.write_text(small.replace("seeds = 2", "seeds = 1").replace("answers = 6", "answers = 12"))
+    one = declaration.read(file)
+    for run in runner.run_study(one, tmp_path / "out"):
+        assert run.validation != pytest.approx(run.per_problem["any@10"][0], abs=1e-4)
+    job = one.job("grpo", 1e-3, 0)
+    kept = results.read_result(one, tmp_path / "out", job)
+    policy = load_policy(tmp_path / "out/policies" / job.key / "adapter")
+    asked = dict(answers=12, problems=1, seed=integer(0, "validation"))
+    wanted = vpo.evaluate(policy, job.judged, **asked)["any_at_k"]["10"]
+    assert kept.validation == pytest.approx(wanted, abs=1e-5)
+    assert cli.main(["study", str(file), "--out", str(tmp_path / "out"), "--table", "any@10"]) == 0
+    said = "learning rates are chosen on the one problem of this table, by other answers to it"
+    assert said in capsys.readouterr().err
+
+
 def test_a_table_tells_of_blank_figures_and_of_answers_that_cannot_be_read(
     study, folder, tmp_path, capsys
 ):
@@ -751,7 +811,7 @@ def test_a_table_tells_of_blank_figures_and_of_answers_that_cannot_be_read(
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
     assert cli.main([*asked, "any@3", "coverage"]) == 0
-    assert capsys.readouterr().err.splitlines() == [
+    assert capsys.readouterr().err.splitlines()[1:] == [
         "vpo-lite: blank where the true front of a problem is not known: coverage",
         "vpo-lite: of these kinds fewer than 10% of the answers could be read, so + and - say "
         "little of methods: grpo",
@@ -777,9 +837,9 @@ def test_kinds_that_are_measured_on_other_problems_are_not_compared(
     assert tables.difference(other, place, "start", "any@3", "start") is not None
     asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
     assert cli.main([*asked, "any@3"]) == 0
-    assert capsys.readouterr().err == (
+    assert capsys.readouterr().err.splitlines()[0] == (
         "vpo-lite: never marked + or -, since measured on other problems than grpo or scored "
-        "otherwise: start\n"
+        "otherwise: start"
     )
     for kind in ("start", "mutation"):
         for file in place.glob(f"search-{kind}*.json"):
@@ -961,6 +1021,35 @@ def test_searches_that_were_made_otherwise_are_refused_before_another_begins(
     (copy / "search-mutation.json").write_text("")
     with pytest.raises(DamagedError, match=r"search-mutation\.json"):
         list(searching.run_searches(declaration.read(file), copy))
+
+
+def test_a_search_with_a_policy_that_is_gone_is_not_shown(study, folder, searched, tmp_path):
+    """Runs that were done again have other policies, and the old searches stood beside them."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    run = searched["vpo"][0].run
+    assert searched["vpo"][0].policy and not searched["mutation"][0].policy
+    adapter = copy / "policies" / run / "adapter/adapter_model.safetensors"
+    before = adapter.read_bytes()
+    adapter.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    said = rf"search-{run}\.json: searched with another policy than run {run} has now; move this"
+    for asked in (searches.markdown, lambda *given: list(searching.run_searches(*given))):
+        with pytest.raises(DamagedError, match=said):
+            asked(study, copy)
+    shutil.rmtree(adapter.parent)  # as in what we ship
+    assert searches.markdown(study, copy) == searches.markdown(study, folder)
+
+
+def test_a_search_on_other_data_is_not_shown(study, folder, searched, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    path = next(copy.glob("search-vpo*.json"))
+    names = {"method mine:vote": "1", "data rows.jsonl": "1"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"made_from": names}))
+    searches.markdown(study, copy)
+    other = copy / "search-mutation.json"
+    names = {"data rows.jsonl": "2"}
+    other.write_text(json.dumps(json.loads(other.read_text()) | {"made_from": names}))
+    with pytest.raises(DamagedError, match=r"data rows\.jsonl had another content than for"):
+        searches.markdown(study, copy)
 
 
 def test_a_search_that_another_process_does_is_waited_for(

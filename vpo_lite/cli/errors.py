@@ -1,20 +1,15 @@
 """What an error says in one line: of a file, or of code that the user named."""
 
 import os
-import sysconfig
 import traceback
 from pathlib import Path
 from types import FrameType
 
 from ..checks import raised
 from ..messages import shown_path
+from ..tasks.own_code import of_user
 from ..tasks.task_errors import TaskError
 
-OURS = ("vpo_lite", "envs")  # packages
-# Folders of Python and of installed packages.
-INSTALLED = tuple(
-    {os.path.realpath(path) + os.sep for path in map(sysconfig.get_path, ("stdlib", "purelib"))}
-)
 # Functions of a task that raise ValueError where a setting cannot work.
 REFUSING = ("__init__", "check_policy", "check_machine")
 
@@ -53,6 +48,4 @@ def of_own_code(error: Exception) -> str:
 
 
 def _of_user(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    ours = str(frame.f_globals.get("__name__")).partition(".")[0] in OURS
-    return not (ours or file.startswith("<") or os.path.realpath(file).startswith(INSTALLED))
+    return of_user(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))

@@ -23,6 +23,8 @@ def print_table(study, folder, asked: list[str]) -> None:
             table = searches.markdown(study, folder)
             if study.baseline not in found:
                 note(f"nothing is compared: {study.baseline} has no finished search")
+            else:
+                note("the sign test counts problems; it leaves out how runs differ by their seeds")
         elif asked[:1] == ["rates"]:
             figures = _figures(study, asked[1:], RATES)
             table = tables.rates_markdown(study, folder, figures)
@@ -38,7 +40,9 @@ def print_table(study, folder, asked: list[str]) -> None:
                 )
             table = tables.markdown(study, folder, figures)
             _tell_of_missing(study, folder, found)
-            _tell_of_figures(study, folder, figures)
+            if study.baseline in found:
+                _tell_of_chance(study, found)
+            _tell_of_figures(study, folder, found, figures)
     print(table)
 
 
@@ -54,6 +58,15 @@ def _tell_of_missing(study, folder, found) -> None:
     ):
         if kinds:
             note(f"left out, since {why}: {', '.join(kinds)}")
+    done = {kind: (len(rows), rows[0].config["lr"]) for kind, rows in found.items() if rows}
+    waits = [
+        f"{kind} has {many} of {study.seeds(kind)}"
+        for kind, (many, lr) in done.items()
+        for jobs in [[study.job(kind, lr, seed) for seed in range(study.seeds(kind))]]
+        if any(state(folder, job) == "to do" for job in jobs)
+    ]
+    if waits:
+        note(f"not all runs are finished: {', '.join(waits)}")
     if study.baseline in missing:
         note(f"nothing is marked + or -: the baseline {study.baseline} is left out")
     elif other := [kind for kind in found if not study.alike(kind, study.baseline)]:
@@ -63,14 +76,36 @@ def _tell_of_missing(study, folder, found) -> None:
         )
 
 
-def _tell_of_figures(study, folder, figures: list[str]) -> None:
-    """Say why cells are blank, and of which kinds hardly an answer could be read."""
+def _tell_of_chance(study, found) -> None:
+    """Say what + and - leave out or borrow where there are few runs, and what one problem means."""
+    from ..intervals import ENOUGH
+
+    runs = {kind: len(rows) for kind, rows in found.items() if study.kinds[kind].trained}
+    if max(runs.values(), default=0) < 2:
+        note("+ and - leave out how seeds differ, since no kind has two runs")
+    elif few := [kind for kind, many in runs.items() if many < ENOUGH]:
+        note(
+            f"where a kind has fewer than {ENOUGH} runs, + and - borrow the spread of all kinds, "
+            f"as if they had the same: {', '.join(few)}"
+        )
+    if study.tuning(study.baseline)[0].judged.single:
+        note("learning rates are chosen on the one problem of this table, by other answers to it")
+
+
+def _tell_of_figures(study, folder, found, figures: list[str]) -> None:
+    """Say why cells are blank or not marked, and of which kinds hardly an answer could be read."""
     from ..studies import tables
 
+    kept = next(run for rows in found.values() for run in rows).per_problem
     rows = tables.means(study, folder, {*figures, "parsed"})
     blank = [f for f in figures if any(row[f] is None for row in rows.values())]
     if blank:
         note(f"blank where the true front of a problem is not known: {', '.join(blank)}")
+    if without := [f for f in figures if "@" in f and f not in kept]:
+        k = ", ".join(name.partition("@")[2] for name in kept if name.startswith("any@"))
+        note(
+            f"never marked + or -: {', '.join(without)}; single problems are kept at k = {k} alone"
+        )
     if few := [kind for kind, row in rows.items() if row["parsed"] < LEAST_READ]:
         note(
             f"of these kinds fewer than {LEAST_READ:.0%} of the answers could be read, so + and - "
@@ -101,14 +136,19 @@ def _figures(study, asked: list[str], usual: list[str]) -> list[str]:
     for figure in asked:
         if figure == "search":
             raise Wrong("--table search: a table of its own; ask for it alone")
-        if figure not in tables.WORDS:
+        name, at, k = figure.partition("@")
+        of_k = at and k.isdecimal() and k[0] != "0" and f"{name}@1" in there
+        if figure not in tables.WORDS and not of_k:
             raise Wrong(
                 f"--table {shown(figure)}: there are {', '.join(there)}; also --table rates "
                 "[FIGURE ...] and --table search"
             )
-        if figure not in there:
+        if not tables.measured(study, [figure]):
             raise Wrong(
                 f"--table {figure}: study {study.name} measures {study.measured.answers} answers; "
                 f"there are {', '.join(there)}"
             )
-    return asked or tables.measured(study, usual)
+    most = min(study.measured.answers, 30)
+    return asked or [
+        *dict.fromkeys(tables.measured(study, [f.replace("@30", f"@{most}") for f in usual]))
+    ]

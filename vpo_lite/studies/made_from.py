@@ -10,7 +10,6 @@ from ..files import DamagedError
 from ..training.digests import TOKENIZER, digests_now
 from .declaration import Job
 
-METHOD = "method"  # its code makes no other problems and no other scores: it counts within a kind
 NOW = "it has now"  # in place of a file: a run that is about to begin
 Contents = dict[str, str]
 
@@ -27,16 +26,24 @@ def made_from(job: Job) -> Contents:
     return found
 
 
-def check_alike(made: Iterable[tuple[object, str, Contents]]) -> None:
+def without_method(contents: Contents) -> Contents:
+    """What a search with a trained policy reads.
+
+    >>> without_method({"method mine:vote": "0", "data rows.jsonl": "1"})
+    {'data rows.jsonl': '1'}
+    """
+    return {name: c for name, c in contents.items() if name.partition(" ")[0] != "method"}
+
+
+def check_alike(made: Iterable[tuple[object, Contents]]) -> None:
     """Raise DamagedError where two runs were made from different contents of one name.
 
-    made: of each run its file or NOW, its kind, and what it was made from
+    made: of each run or search its file or NOW, and what it was made from
     """
-    seen: dict[tuple[str, str], tuple[str, str]] = {}
-    for file, kind, found in made:
+    seen: dict[str, tuple[object, str]] = {}
+    for file, found in made:
         for name, content in found.items():
-            within = kind if name.partition(" ")[0] == METHOD else ""
-            first, there = seen.setdefault((name, within), (file, content))
+            first, there = seen.setdefault(name, (file, content))
             if content != there:
                 cure = "put it back, or name another folder with --out"
                 raise DamagedError(

@@ -109,11 +109,14 @@ def summary(figures: dict) -> dict:
 
 
 def by_problem(figures: dict) -> dict:
-    """The values of each problem, rounded: curves at the budgets 1, 3, 10 and 30 alone."""
+    """The values of each problem, rounded: curves at the budgets 1, 3, 10 and 30, and at all
+    answers, alone.
+    """
     kept = {}
     for name, values in figures.items():
         if name in CURVES:
-            for k in (k for k in BUDGETS if k <= values.shape[1]):
+            most = values.shape[1]
+            for k in sorted({most, *(k for k in BUDGETS if k < most)}):
                 kept[f"{name}@{k}"] = [_rounded(x) for x in values[:, k - 1]]
         elif name in SINGLE:
             kept[name] = [_rounded(x) for x in values]

@@ -220,16 +220,16 @@ def _chosen(study: Study, folder: Path, stamps: frozenset) -> dict[str, list[Res
 def check_runs(study: Study, folder, runs: Iterable[Result]) -> None:
     """Raise DamagedError where two of these were made from other data, code or base models."""
     jobs = [(run, study.job(run.kind, run.config["lr"], run.seed)) for run in runs]
-    check_alike((result_path(folder, job), job.kind, run.made_from) for run, job in jobs)
+    check_alike((result_path(folder, job), run.made_from) for run, job in jobs)
 
 
-def check_contents(study: Study, folder, about_to: Iterable[tuple[str, Contents]]) -> None:
+def check_contents(study: Study, folder, about_to: Iterable[Contents]) -> None:
     """Raise DamagedError where a finished run was made from other data, code or base models than
-    another one, or than a run that is about to begin. about_to: (kind, contents) of each such run.
+    another one, or than what is about to begin. about_to: the contents of each that is.
     """
-    paths = [(result_path(folder, job), job.kind) for job in study.every_job().values()]
-    made = [(p, kind, read_made(p, Result).made_from) for p, kind in paths if p.exists()]
-    check_alike([*made, *((NOW, *one) for one in about_to)])
+    paths = [result_path(folder, job) for job in study.every_job().values()]
+    made = [(path, read_made(path, Result).made_from) for path in paths if path.exists()]
+    check_alike([*made, *((NOW, contents) for contents in about_to)])
 
 
 def result_path(folder, job: Job) -> Path:

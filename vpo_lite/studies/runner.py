@@ -21,6 +21,7 @@ from ..checks import told_of
 from ..files import read_json, tidy, write_atomically
 from ..locks import BusyError, lock_folder
 from ..policy.loading import check_there
+from ..randomness import integer
 from ..tasks.base import Task, TaskError
 from ..tasks.records import counted
 from ..tasks.sandbox import cores
@@ -67,7 +68,7 @@ def check_sources(study: Study, folder, runs: Iterable[Job], *, download: bool) 
                 task = job.judged.make_task()
                 for field, split in SPLIT_OF.items():
                     different(task, split, getattr(study.measured, field), f"measured.{field}")
-    check_contents(study, folder, now.items())
+    check_contents(study, folder, now.values())
 
 
 def different(task: Task, split: str, count: int, field: str) -> Sequence[int]:
@@ -209,14 +210,16 @@ def _measured(study: Study, job: Job, folder: Path, tell, work: UnderWay, read: 
     learner, task = work.learner, job.judged.make_task()
     if weights := learner.policy.fingerprint:
         read = read | {f"model {config.base_model}": weights}
-    check_contents(study, folder, [(job.kind, read)])
+    check_contents(study, folder, [read])
     steps = config.steps if job.trained else 0
     marks = {round(steps * i / stated.checkpoints) for i in range(1, stated.checkpoints)} - {0}
     marks -= {steps, *(point["step"] for point in work.checkpoints)}
 
     def measured(split, count, answers=stated.answers, alphas=()):
-        seeds = task.seeds[split][:1] if task.single else distinct_seeds(task, split, count)
-        asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=job.seed)
+        seeds, draws = distinct_seeds(task, split, count), job.seed
+        if task.single:  # every split is its one problem: the rate is chosen by other answers
+            seeds, draws = seeds[:1], integer(job.seed, split) if split == "validation" else draws
+        asked = dict(answers=answers, count=stated.preferences, alphas=alphas, seed=draws)
         return measure(learner.policy, task, job.judged, seeds, **asked)
 
     def warn(said: str) -> None:

@@ -15,12 +15,13 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field, JsonValue
 
-from ..files import DamagedError, Schema
+from ..files import DamagedError, Schema, digest
 from ..intervals import sign_test
 from ..markup import markdown_table
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Study
-from .results import check_made, chosen, read_made, workplace
+from .made_from import Contents, check_alike
+from .results import check_made, chosen, read_made, result_path, workplace
 from .stated import HowSearched
 
 
@@ -35,6 +36,8 @@ class SearchResult(Schema):
     - targets: the score to reach, one for each problem; None where none is known. Empty in files
       that are older than this field
     - made: calls, and the settings of the run; empty in files that are older than this field
+    - policy: digest of the policy; empty without one, and in files that are older than this field
+    - made_from: digests of data files and code; empty in files that are older than this field
     """
 
     study: str
@@ -51,6 +54,8 @@ class SearchResult(Schema):
     seconds: float
     targets: list[float | None] = Field(default_factory=list)
     made: dict[str, JsonValue] = Field(default_factory=dict)
+    policy: str = ""
+    made_from: Contents = Field(default_factory=dict)
 
     @property
     def solved_share(self) -> np.ndarray:
@@ -147,16 +152,33 @@ def to_do(study: Study, folder) -> list[SearchJob]:
 
 
 def finished(study: Study, folder) -> dict[str, list[SearchResult]]:
-    """The finished searches, by kind."""
+    """The finished searches, by kind. DamagedError as for `read_search`, and where one was made
+    from other data or code than a run or another search.
+    """
     found: dict[str, list[SearchResult]] = {}
-    for search in searches(study, folder):
-        if search.file(folder).exists():
-            found.setdefault(search.kind, []).append(read_search(folder, search))
+    there = [s for s in searches(study, folder) if s.file(folder).exists()]
+    for search in there:
+        found.setdefault(search.kind, []).append(read_search(folder, search))
+    made = [
+        (result_path(folder, study.job(kind, run.config["lr"], run.seed)), run.made_from)
+        for kind, runs in chosen(study, folder).items()
+        for run in runs
+    ]
+    rows = [row for kind in found.values() for row in kind]  # in the order of the searches
+    made += [(s.file(folder), row.made_from) for s, row in zip(there, rows, strict=True)]
+    check_alike(made)
     return found
 
 
+def of_policy(adapter: Path) -> str:
+    """The digest of a policy in a folder; empty where there is none."""
+    return "+".join(digest(file) for file in sorted(adapter.glob("*.safetensors")))
+
+
 def read_search(folder, search: SearchJob) -> SearchResult:
-    """The finished search. DamagedError where it was made in another way."""
+    """The finished search. DamagedError where it was made in another way, or with another policy
+    than there is now.
+    """
     path, stated = search.file(folder), search.stated
     found = read_made(path, SearchResult)
     rows = [found.solved, found.tokens, found.candidates, found.best, found.cells]
@@ -170,6 +192,11 @@ def read_search(folder, search: SearchJob) -> SearchResult:
         )
     if found.made:
         check_made(path, found.made, search.made)
+    if found.policy and of_policy(search.adapter(folder)) not in ("", found.policy):
+        raise DamagedError(
+            f"{path}: searched with another policy than run {search.run} has now; move this file "
+            "away, and search again"
+        )
     return found
 
 

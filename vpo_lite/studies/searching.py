@@ -15,10 +15,10 @@ from ..policy.loading import load_policy
 from ..policy.threads import torch_threads
 from ..search.evolution import Trace, evolve
 from .declaration import Study
-from .made_from import made_from
+from .made_from import Contents, made_from, without_method
 from .results import check_contents, workplace
 from .runner import different, write_once
-from .searches import SearchJob, SearchResult, finished, read_search, to_do
+from .searches import SearchJob, SearchResult, finished, of_policy, read_search, to_do
 
 POINTS = 12  # of a curve that is kept
 
@@ -36,14 +36,13 @@ def run_searches(
     - wait(run): called every few seconds while the searches that are left belong to other
       processes
 
-    Raises DamagedError, before the first one, where a finished search is damaged or was made in
-    another way, where the adapter of a run is missing, and where the data, or the code of task or
-    rewards, are not those that the runs were made from.
+    Raises DamagedError, before the first one, where a finished search is damaged, was made in
+    another way or with another policy, where the adapter of a run is missing, and where the data,
+    or the code of task or rewards, are not those that the runs were made from.
     """
     folder = Path(folder)
     finished(study, folder)
-    runs = [s.job or study.tuning(study.baseline)[0] for s in to_do(study, folder)]
-    check_contents(study, folder, [("", made_from(job)) for job in runs])  # of no kind: no method
+    check_contents(study, folder, map(_reads, to_do(study, folder)))
     while left := to_do(study, folder):
         done = False
         for search in left:
@@ -58,6 +57,12 @@ def run_searches(
         if not done:
             wait(left[0].run)
             time.sleep(5)
+
+
+def _reads(search: SearchJob) -> Contents:
+    """What a search reads now, beside its policy."""
+    job = search.job or search.study.tuning(search.study.baseline)[0]
+    return without_method(made_from(job))
 
 
 def _found(search: SearchJob, adapter: Path, tell: Callable) -> dict:
@@ -92,6 +97,8 @@ def _found(search: SearchJob, adapter: Path, tell: Callable) -> dict:
         "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
         "made": search.made,
+        "policy": "" if policy is None else of_policy(adapter),
+        "made_from": _reads(search),
     }
 
 

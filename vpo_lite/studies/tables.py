@@ -27,6 +27,16 @@ WORDS = {  # figure -> the head of its column
 }
 
 
+def head(figure: str) -> str:
+    """The head of a figure's column, at any k.
+
+    >>> head("solved@7"), head("coverage")
+    ('pass@7', 'coverage')
+    """
+    name, at, k = figure.partition("@")
+    return f"{WORDS[f'{name}@1'].partition('@')[0]}@{k}" if at else WORDS[figure]
+
+
 OF_SETS = ("set_reward", "coverage", "attained")  # compared between sets of one size alone
 
 
@@ -181,7 +191,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     A mean that differs significantly (95 %) from the baseline has a + or a - behind it. Runs that
     failed at the learning rate that was chosen are in no mean, so their number stands beside.
     """
-    found, words = chosen(study, folder), dict(WORDS)
+    found, words = chosen(study, folder), {figure: head(figure) for figure in {*figures, *OF_SETS}}
     if len(_alphas(study, study.kinds)) > 1:
         words["set_reward"] += " (each at its alpha)"
     if len(_sizes(study, study.kinds)) > 1:
@@ -189,7 +199,8 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     heads = ["method", "runs", "lr", "tokens", *(words[f] for f in figures)]
     lines = []
     for kind, row in means(study, folder, figures).items():
-        tokens = f"{row['training_tokens'] / 1000:.0f} k"
+        tokens = row["training_tokens"]
+        tokens = f"{tokens / 1000:.0f} k" if tokens >= 10_000 else f"{tokens:.0f}"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
         _, failed = _ended(study, folder, kind, row["lr"])
         cells = [study.kinds[kind].label, _runs(row["seeds"], failed), rate, tokens]
@@ -257,7 +268,7 @@ def rates_markdown(study: Study, folder, figures: Sequence[str]) -> str:
         "lr",
         "runs",
         f"{study.measured.chosen_by}, validation",
-        *(WORDS[f] for f in figures),
+        *map(head, figures),
     ]
     lines = []
     for kind in filter(lambda kind: study.kinds[kind].trained, study.kinds):

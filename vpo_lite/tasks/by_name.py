@@ -1,9 +1,7 @@
 """What a name of the form ``package.module:Name`` stands for."""
 
 import functools
-import hashlib
 import importlib.machinery
-import inspect
 import os
 import sys
 import traceback
@@ -99,29 +97,6 @@ def in_modules(names: str) -> list[str]:
         module = before if colon else module
         found.append(f"{module}:{name}" if module else name)
     return found
-
-
-def code_digest(names: str) -> str | None:
-    """SHA-256, in hex, of the files that hold these classes and functions; for one that a
-    notebook's cell defines, of its source. names: with commas between. None where no source is
-    found, and for what vpo_lite ships. What these files import does not count.
-    """
-    sources = dict.fromkeys(filter(None, map(_source, in_modules(names))))
-    return hashlib.sha256(b"".join(sources)).hexdigest() if sources else None
-
-
-def _source(name: str) -> bytes | None:
-    found = unwrapped(attribute(name, "code"))
-    home = getattr(found, "__module__", None) or name.partition(":")[0]
-    if home.partition(".")[0] == __name__.partition(".")[0]:
-        return None
-    file = getattr(sys.modules.get(home), "__file__", None) or ""
-    try:
-        if file.endswith(".py"):
-            return Path(file).read_bytes()
-        return inspect.getsource(found).encode()
-    except (OSError, TypeError):  # a file in an archive; a class of a cell, before Python 3.13
-        return None
 
 
 def method_name(method: Any) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..files import digest
 from ..policy import shipped
-from ..tasks.by_name import code_digest
+from ..tasks.own_code import code_digest
 from .config import TrainConfig
 
 THEN = "+"  # between the digest of the code that a run began with, and of code that it went on with
