@@ -406,6 +406,23 @@ def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method, ca
         assert same == said[name], name
 
 
+def finished(config, *silent: float):
+    """A run with these shares of silent groups in its steps."""
+    records = [SimpleNamespace(silent_groups=share) for share in silent]
+    return SimpleNamespace(config=config, folder=SimpleNamespace(records=lambda: records))
+
+
+@pytest.mark.parametrize(
+    "silent, kl, said", [((1, 1), 0, True), ((1, 0.9), 0, False), ((1, 1), 1, False)]
+)
+def test_a_run_that_trained_nothing_says_so(silent, kl, said, capsys):
+    figures = {"parse_rate": 1, "valid_rate": 1, "truncated_rate": 0, "truncated_in_training": 0}
+    told.warn_after_training(
+        figures | {"start": figures}, finished(vpo.TrainConfig(kl=kl), *silent)
+    )
+    assert ("differ in their score, so nothing was trained: " in capsys.readouterr().err) is said
+
+
 CUT = "in training, 80% of the rollouts were cut off at the token limit (9): raise max_new_tokens"
 FELL = (
     "{} before training, {} after it: the updates damaged the policy; lower --lr, now 0.001, or {}"
@@ -426,7 +443,7 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
 ):
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
     before, after = ({"parse_rate": read[i], "valid_rate": valid[i]} for i in (0, 1))
-    run = SimpleNamespace(config=vpo.TrainConfig(kl=kl, model="asked/in-words"))
+    run = finished(vpo.TrainConfig(kl=kl, model="asked/in-words"))
     cut = {"truncated_rate": 0.0, "truncated_in_training": 0.8}
     told.warn_after_training(after | {"start": before} | cut, run)
     assert capsys.readouterr().err == f"vpo-lite: {FELL.format(*said) if said else CUT}\n"
@@ -449,7 +466,7 @@ def test_rollouts_that_write_on_after_their_answers_are_not_cured_by_more_tokens
     monkeypatch.setattr(told, "_token_limit", lambda run: 9)
     figures = {"parse_rate": read, "valid_rate": read, "truncated_rate": 1.0}
     figures |= {"start": figures, "truncated_in_training": 0.0}
-    run = SimpleNamespace(config=vpo.TrainConfig(method=method))
+    run = finished(vpo.TrainConfig(method=method))
     told.warn_after_training(figures, run)
     found = capsys.readouterr().err
     assert found == "" if said is None else f"after training, {said} up to the token" in found

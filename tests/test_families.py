@@ -679,7 +679,10 @@ def test_a_template_that_refuses_a_system_turn_says_what_to_do(made):
     [
         ("my.tasks:Sums", r"start where 'my/tasks\.py' lies, or name that folder in PYTHONPATH"),
         ("sums.py:Sums", r"name it without \.py"),
-        ("__main__:Sums", "a notebook or a script defines .* write it into a file"),
+        (
+            "__main__:Sums",
+            "a notebook or a script defines .* into a file, mine.py, and name it as mine:Sums",
+        ),
     ],
 )
 def test_a_task_that_cannot_be_found_names_the_cure(name, cure):

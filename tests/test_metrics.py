@@ -159,6 +159,10 @@ def test_front_share_counts_distinct_points():
     assert front_share([[1, 0], [1, 0], [0.6, 0.59]], FRONT) == pytest.approx(1 / 3)
     assert front_share([[1, 0]], np.vstack([FRONT, FRONT])) == pytest.approx(1 / 3)
     assert front_share(np.stack([FRONT, FRONT * 0]), FRONT).tolist() == [1, 0]
+    for kind in (np.float32, np.float16):  # no number of theirs is within 1e-9 of 0.9
+        assert front_share(np.array([[0.1, 0.9]], kind), [[0.1, 0.9]]) == 1
+        assert front_share([[0.1, 0.9]], np.array([[0.1, 0.9]], kind)) == 1
+        assert front_share(np.array([[0.1, 0.89]], kind), [[0.1, 0.9]]) == 0
     for missing, share in ((1.8e-9, 0.5), (2.2e-9, 0)):  # "exactly" is to 1e-9 of 2
         assert front_share([[2 - missing, 0]], [[2, 0], [0, 2]]) == share
 

@@ -115,6 +115,18 @@ def test_without_a_known_front_the_curves_show_the_set_reward(runs, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_best_single_answer_is_drawn_for_the_problems_that_all_rows_have(runs, tmp_path):
+    """The mean of two mazes' was the ceiling of none."""
+    alike = [runs[0], runs[2]]  # VPO and GRPO on maze 1000; runs[1] is on maze 1001
+    ceiling = vpo.compare(alike)[0]["coverage_best_single"]
+    assert vpo.compare(runs)[0]["coverage_best_single"] != ceiling
+    for folders, drawn in ((alike, True), (runs, False)):
+        page = pages.write_report(folders, tmp_path / "page.html", vpo.compare(folders)).read_text()
+        levels = re.findall('"y0":([0-9.]+),"y1":([0-9.]+)', page)
+        assert ((str(ceiling), str(ceiling)) in levels) is drawn and bool(levels) is drawn
+
+
+@pytest.mark.slow
 def test_any_k_stands_beside_best_k_where_all_rows_have_it(runs):
     rows = vpo.compare(runs)
     for i, row in enumerate(rows):

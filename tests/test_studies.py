@@ -149,6 +149,7 @@ def test_a_study_like_another_replaces_what_it_states(tmp_path):
         (("steps = 3", "steps = = 3"), "no TOML"),
         (("answers = 6", 'answers = 6, chosen_by = "any"'), "chosen_by should be any@k, best@k"),
         (("answers = 6", 'answers = 6, chosen_by = "best@0"'), "chosen_by"),
+        (("lr = [1e-4, 1e-3]", "lr = []"), "field lr is empty"),
         (
             ("answers = 6", "answers = 6, chosen_from = 9"),
             "measured.chosen_from = 9: any@10 and sets of 3 need 10 answers; give as many or more",

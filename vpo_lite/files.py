@@ -170,7 +170,7 @@ def _fields(schema: Any, place: tuple) -> list[str]:
     return _fields(fields[place[0]].annotation if place[0] in fields else of_each, place[1:])
 
 
-_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}
+_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown", "too_short": "is empty"}
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -278,7 +278,8 @@ def _in_range(result, nonzero, name):
 def front_share(R: ArrayLike, front: ArrayLike) -> np.ndarray:
     """The part of the true front's points that the answers hit exactly, from 0 to 1.
 
-    Exactly means to 1e-9 of the front's largest reward.
+    Exactly means to 1e-9 of the front's largest reward, and for float32 or float16 to four times
+    their rounding.
 
     R (..., n, d), front (f, d). Returns (...). Repeated points of the front count once.
 
@@ -288,12 +289,19 @@ def front_share(R: ArrayLike, front: ArrayLike) -> np.ndarray:
     >>> float(front_share([[1, 0], [0.4, 0.4]], front=[[1, 0], [0, 1]]))
     0.5
     """
-    R = check_rewards(R)
+    given, R = R, check_rewards(R)
+    rounding = max(_rounding(given), _rounding(front))
     front = _check_front(front, R.shape[-1])
     front = front[nondominated(front)]
-    near = 1e-9 * abs(front).max()
+    near = max(1e-9, 4 * rounding) * abs(front).max()
     hit = sum((abs(R - point).max(axis=-1) <= near).any(axis=-1).astype(float) for point in front)
     return hit / len(front)
+
+
+def _rounding(x: ArrayLike) -> float:
+    """How far apart 1 and the next number are in which x is given; 0 for whole numbers."""
+    kind = np.asarray(x).dtype
+    return float(np.finfo(kind).eps) if kind.kind == "f" else 0.0
 
 
 def best_subset(rewards: ArrayLike, m: int, alpha: float = 1.0, *, points: int = POINTS) -> Subset:

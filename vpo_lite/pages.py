@@ -100,11 +100,8 @@ def write_report(folders, path, rows: list[dict]) -> Path:
     figures = _figures()
     runs = [RunFolder(folder) for folder in folders]
     known = all(row.get("coverage_best_single") is not None for row in rows)
-    ceiling = (
-        {"best single answer": float(np.mean([row["coverage_best_single"] for row in rows]))}
-        if known
-        else {}
-    )
+    ceiling = _ceiling(rows) if known else {}
+    single = all(run.config().single for run in runs)  # trained on what it is measured on
     panels = ["coverage" if known else "set_reward", "diversity", "valid_rate"]
     trained = [row for row in rows if not row["elsewhere"]]
     if not trained:
@@ -112,7 +109,10 @@ def write_report(folders, path, rows: list[dict]) -> Path:
             f"{path}: draws how runs trained, and these models were trained elsewhere; name a run, "
             "too, or leave --html out"
         )
-    series, how = _series(trained, panels), dict(levels={"coverage": ceiling}, width=WIDTH)
+    series, how = (
+        _series(trained, panels),
+        dict(levels={"coverage": ceiling if single else {}}, width=WIDTH),
+    )
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
     for figure in (by_step, by_tokens):  # of rates that are all 1 plotly's axis would end at 2
         figure.update_yaxes(autorangeoptions_maxallowed=1.05, col=panels.index("valid_rate") + 1)
@@ -121,7 +121,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         _table(rows),
         _differences(rows),
         *pictures[:2],
-        _measured(trained, known),
+        _measured(trained, known, ceiling),
         pictures[2],
         _settings(runs),
     ]
@@ -171,6 +171,15 @@ def _figures():
     return figures
 
 
+def _ceiling(rows: list[dict]) -> dict[str, float]:
+    """The coverage of the best single answer to the problems that are measured; nothing where the
+    rows are measured on different ones.
+    """
+    if any(row["other_problems"] for row in rows):
+        return {}
+    return {"best single answer": rows[0]["coverage_best_single"]}
+
+
 def _series(rows: list[dict], names) -> dict:
     """{label: {name: (runs, steps)}}, cut to the shortest run of the label; tokens are a mean."""
     series = {}
@@ -187,7 +196,7 @@ def _series(rows: list[dict], names) -> dict:
     return series
 
 
-def _measured(rows: list[dict], known: bool) -> Html:
+def _measured(rows: list[dict], known: bool, ceiling: dict[str, float]) -> Html:
     """The figures that the runs measured over training; nothing where none did."""
     series, goal = {}, "coverage" if known else "set_reward"
     found = [[_points(RunFolder(folder)) for folder in row["folders"]] for row in rows]
@@ -206,7 +215,8 @@ def _measured(rows: list[dict], known: bool) -> Html:
     if not series:
         return Html("")
     panels = [goal, f"{kind}@{k}"]
-    return html(_MEASURED, _picture(_figures().curves(series, panels, width=WIDTH), first=False))
+    how = dict(levels={goal: ceiling}, width=WIDTH)
+    return html(_MEASURED, _picture(_figures().curves(series, panels, **how), first=False))
 
 
 def _pools(rows: list[dict]):

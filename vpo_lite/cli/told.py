@@ -262,6 +262,13 @@ def warn_after_training(summary: dict, run) -> None:
                 f"after it: the updates damaged the policy; lower --lr, now {config.lr:g}, or {kl}"
             )
             return
+    silent = [record.silent_groups == 1 for record in run.folder.records()]
+    if not config.kl and silent and all(silent):
+        note(
+            "in no step did two rollouts of a prompt differ in their score, so nothing was "
+            "trained: raise --group-size, or see with vpo-lite report what the answers earn"
+        )
+        return
     on = wrote_on(summary["truncated_rate"], summary["parse_rate"], config.answers)
     if not warn_of_truncation(run, "after training", on=on):
         warn_of_truncation(run, "in training", cut=summary["truncated_in_training"])

@@ -269,9 +269,11 @@ def _print_summary(run, summary: dict, took: float) -> None:
     seconds, scoring = summary["seconds"], summary["scoring_share"]
     share = f"{summary['rollout_share']:.0%} of it sampling and scoring"
     share += "" if scoring is None else f", {scoring:.0%} scoring alone"
+    since = " since it was resumed" * bool(run.first)
+    took = f"measuring and training took {took:.1f} s{since}"
     print(
         f"{count(steps, 'step')} in {seconds:.1f} s ({steps / seconds:.2f} a second, {share}) on "
-        f"{summary['device']}; measuring and training took {took:.1f} s. Written to {run.path}"
+        f"{summary['device']}; {took}. Written to {run.path}"
     )
     if better := better_before(run.folder, summary):
         print(better)

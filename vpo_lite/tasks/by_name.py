@@ -48,7 +48,8 @@ def attribute(name: str, what: str) -> Any:
                 cure = "it is defined inside of a function; define it outside of all functions"
             elif module_name == "__main__":
                 cure = (
-                    "what a notebook or a script defines is known there alone; write it into a file"
+                    "what a notebook or a script defines is known there alone; write it into a "
+                    f"file, mine.py, and name it as mine:{path}, also in the config.json of a run"
                 )
             raise ValueError(f"{what} {shown(name)}: cannot be found; {cure}")
         found = getattr(found, part)
