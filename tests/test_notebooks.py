@@ -24,7 +24,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from printed import without_bars
+from recorded import replayed
 
+from vpo_lite.lab import Lab
 from vpo_lite.teaching import exercises
 from vpo_lite.teaching.course import solved
 from vpo_lite.teaching.exercises.kinds import BLANK, BLANK_BODY
@@ -408,6 +410,19 @@ def test_says_how_long_it_takes(path):
     assert 0 <= everything - minutes(notebook.cells) <= 10
     assert 0 <= short - minutes(on_the_path(notebook)) <= 10
     assert short <= 50
+
+
+def test_the_path_trains_what_its_text_is_about():
+    """Before, the reader moves α and m: a run with those ended below the ceiling."""
+    cells = {cell.id: cell.source for cell in read(NOTEBOOKS[0]).cells}
+    assert "Move α." in cells["00-18"] and "set m to 2" in cells["00-18"]
+    steps = cells["00-20"].partition(f"## {STAR} Train\n")[2].partition("\n1. ")[2]
+    told = re.match(r"Run the panel's cell again \(α = (\d+), m = (\d+), maze (\d+)\)\.\n", steps)
+    call = ast.parse(cells["00-17"]).body[0].value  # a line of Python: lab = Lab(...)
+    lab = eval(ast.unparse(call), {"Lab": Lab, "maze_seed": 1000, "steps": 40})
+    assert tuple(map(int, told.groups())) == (lab.config.alpha, lab.config.m, lab.maze_seed)
+    recorded = replayed("three_methods/seed-0").runs["vpo"].config
+    assert (recorded.alpha, recorded.m) == (lab.config.alpha, lab.config.m)
 
 
 def test_the_front_page_promises_the_path_of_the_first_notebook():
