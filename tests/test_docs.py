@@ -174,6 +174,17 @@ def commands_in(text):
     return [line for line in shown if "--help" not in line and ":Class" not in line]
 
 
+ACTIVATE = ("`source .venv/bin/activate`", "`.venv\\Scripts\\activate`")  # Windows
+
+
+@pytest.mark.parametrize("page", ["README.md", "notebooks/TEACHING.md"])
+def test_a_page_says_how_a_terminal_finds_the_command_before_it_shows_one(page):
+    """`make lab` installs into .venv, so the next line of a reader ended with: not found."""
+    assert "\nBIN := .venv/bin\n" in (ROOT / "Makefile").read_text()
+    before, *commands = re.split(r"^```bash\nvpo-lite ", TEXTS[page], flags=re.MULTILINE)
+    assert commands and all(how in before for how in ACTIVATE)
+
+
 @pytest.mark.slow
 @FRONT
 def test_commands_parse(text):
