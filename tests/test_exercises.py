@@ -1,5 +1,7 @@
 """Exercises: solutions pass, blanks fail, and each listed wrong answer gets a hint of its own."""
 
+import ast
+import copy
 import itertools
 import json
 import re
@@ -17,7 +19,7 @@ import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.objective import nondominated
 from vpo_lite.teaching import check
-from vpo_lite.teaching.course import build, solved
+from vpo_lite.teaching.course import CODE, build, solved
 from vpo_lite.teaching.exercises import NOTEBOOKS, exercise, of_notebook, train_live
 from vpo_lite.teaching.exercises.kinds import BLANK, BLANK_BODY
 
@@ -431,6 +433,41 @@ def test_code_in_a_hint_is_set_as_code():
     assert "end with <code>return</code>." in check("01-a", lambda R, W: None)._repr_html_()
 
 
+# ---- where the guide sends students without the cells before ----
+
+ALONE = {  # {notebook: (section, exercise)}, after the first two code cells
+    "01": ("★ Write it yourself", "01-a"),
+    "02": ("★ Why a group shares its weights", "02-b"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solves", [True, False], ids=["right", "blank"])
+@pytest.mark.parametrize("number", ALONE)
+def test_a_section_that_the_guide_names_runs_alone(number, solves, monkeypatch, tmp_path):
+    """The cell after exercise 01-a raised a NameError, whatever the answer."""
+    monkeypatch.chdir(tmp_path)  # predictions are stored here
+    section, key = ALONE[number]
+    guide = (FOLDER / "TEACHING.md").read_text(encoding="utf-8")
+    assert "first two code cells" in guide and f"`{number} · {section}`" in guide
+    (path,) = FOLDER.glob(f"{number}_*.ipynb")
+    cells = [(c["cell_type"], "".join(c["source"])) for c in cells_of(path)]
+    heading = f"## {section}"
+    begin = next(i for i, (_, text) in enumerate(cells) if heading in text.splitlines())
+    later = enumerate(cells[begin + 1 :], begin + 1)
+    end = next(i for i, (_, text) in later if re.search("^## ", text, re.MULTILINE))
+    run = [text for kind, text in cells if kind == "code"][:2]
+    run += [text for kind, text in cells[begin:end] if kind == "code"]
+    solution = CODE.search("\n".join(text for _, text in cells[begin:end]))[1]
+    there, seen = {}, 0
+    for source in run:
+        if solves and f'check("{key}"' in source and "..." in source:
+            source = solved(source, solution)
+            seen += 1
+        exec(source, there)
+    assert seen == solves
+
+
 # ---- copies of the course ----
 
 
@@ -456,6 +493,63 @@ def test_students_get_every_blank_and_no_solution(copies):
         assert counted[path.name] == len(tagged)
         claims = json.dumps(ours).count("**Claim.**")
         assert text.count("**Claim.**") == claims  # what is learned stays
+
+
+class Shape(ast.NodeTransformer):
+    """Code without names and keyword arguments: `U.std(axis=1)` and `x.std()` are alike."""
+
+    def visit_Name(self, node):
+        return ast.Name("x", ast.Load())
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        node.keywords = []
+        return node
+
+
+def shape_of(node):
+    """The shape of an expression; None where it computes nothing or has less than six parts."""
+    shape = Shape().visit(copy.deepcopy(node))
+    parts = [part for part in ast.walk(shape) if isinstance(part, ast.expr)]
+    computes = any(isinstance(part, ast.Call | ast.BinOp) for part in parts)
+    return ast.unparse(shape) if computes and len(parts) >= 6 else None
+
+
+def expressions(code):
+    """(shape, code) of each expression."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.expr)]
+    return [(shape, ast.unparse(node)) for node in nodes if (shape := shape_of(node))]
+
+
+def core(code):
+    """The shapes of what the statements of a solution assign or return."""
+    nodes = [
+        node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Return)
+    ]
+    return {shape for node in nodes if (shape := shape_of(node.value))}
+
+
+def test_expressions_that_differ_in_names_and_axes_have_one_shape():
+    assert core("y = (scores @ people.T).max(axis=2)\nz = len(y)") == {"(x @ x.T).max()"}
+    one_line = expressions("U = (R @ W.T).max(axis=1).mean(axis=1)")
+    assert ("(x @ x.T).max()", "(R @ W.T).max(axis=1)") in one_line
+
+
+@pytest.mark.slow
+def test_no_cell_that_students_get_before_an_exercise_or_in_its_notebook_solves_it(copies):
+    """The cell with four bugs in the score of 01-a held the right score, too."""
+    made, _ = copies
+    there, found = {}, []
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        for cell in cells_of(made / "student" / path.name):
+            if cell["cell_type"] == "code":
+                for shape, text in expressions("".join(cell["source"])):
+                    there.setdefault(shape, f"{cell['id']}: {text}")
+        for cell in cells_of(path):
+            if re.fullmatch(r"ex-.+-solution", cell["id"]):
+                code = CODE.search("".join(cell["source"]))[1]
+                found += [(cell["id"], there[shape]) for shape in core(code) if shape in there]
+    assert not found
 
 
 def test_an_exercise_that_the_teacher_solved_is_no_blank_for_students(tmp_path):
