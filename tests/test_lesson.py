@@ -478,8 +478,7 @@ def test_the_time_slider_changes_board_numbers_and_words(page, lesson):
 @pytest.mark.browser
 @pytest.mark.slow
 def test_a_page_for_a_vote_opens_at_step_one_and_hides_what_comes(context, tmp_path, lesson):
-    path = tmp_path / "vote.html"
-    assert main(["export", "lesson", THREE, "--out", str(path), "--unseen"]) == 0
+    path = vote(tmp_path)
     page, wrong = opened(context, path)
     first = [one.run.records[0].coverage for one in lesson.shown]
     last = [one.run.records[-1].coverage for one in lesson.shown]
@@ -493,6 +492,44 @@ def test_a_page_for_a_vote_opens_at_step_one_and_hides_what_comes(context, tmp_p
     turn(page, "step", "Home")
     turn(page, "step", "ArrowRight")
     assert longest_curve(page) == 2
+    page.close()
+    assert not wrong, wrong
+
+
+def vote(folder):
+    path = folder / "vote.html"
+    assert main(["export", "lesson", THREE, "--out", str(path), "--unseen"]) == 0
+    return path
+
+
+OF_THE_FRONT = """() => [
+  document.querySelectorAll('#board figure').length - document.querySelectorAll('#runs svg').length,
+  document.querySelectorAll('#runs tbody tr').length - document.querySelectorAll('#runs svg').length,
+  document.querySelectorAll('#space > svg > circle').length,
+  document.querySelectorAll('#judged .level').length,
+  [...document.querySelectorAll('#who option')].filter((o) => /best/.test(o.textContent)).length,
+  (document.querySelector('.stage').innerText.match(/\\bbest\\b/gi) || []).length]"""
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["ArrowRight", "Play"])
+def test_a_page_for_a_vote_hides_the_front_until_training_is_shown(context, tmp_path, key):
+    """On the way to the rules of the maze a class read which routes are best: the vote's answer."""
+    page, wrong = opened(context, vote(tmp_path))
+    assert page.evaluate(OF_THE_FRONT) == [0] * 6
+    assert "best" not in page.text_content("#board .text")
+    turn(page, "alpha", "ArrowRight")  # it shows other people, and no step
+    assert page.evaluate(OF_THE_FRONT) == [0] * 6
+    if key == "Play":
+        settled(page, lambda: page.click("#play"))
+        assert page.input_value("#step") == "1"
+        settled(page, lambda: page.click("#play"))
+    else:
+        turn(page, "step", key)
+        turn(page, "step", "Home")
+    assert page.evaluate(OF_THE_FRONT)[:5] == [1, 1, 6, 3, 1], "three routes, each with two rings"
+    assert "The best set of 3 holds" in page.inner_text("#words")
     page.close()
     assert not wrong, wrong
 

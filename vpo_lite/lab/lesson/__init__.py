@@ -46,7 +46,8 @@ def write_lesson(
     carries; one of them, or several. All their runs, at most `content.MOST`, are shown side by
     side, so they must be of one problem.
     unseen: the page opens at step 1 and draws curves only up to the step on show, so that a class
-    can vote before it sees the outcome. Otherwise it opens at the last step, with whole curves.
+    can vote before it sees the outcome. It hides the front and the best set until somebody presses
+    Play or moves Step. Otherwise it opens at the last step, with whole curves.
     progress: wraps the loop over all α of the page, such as tqdm
 
     Raises ValueError for recordings that cannot be read or do not fit together, and for a file that

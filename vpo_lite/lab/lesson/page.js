@@ -3,9 +3,9 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
-const { points, runs, answers, styles, front, names } = data;
+const { points, runs, answers, styles, names } = data;
 const LAST = Math.max(...runs.map((run) => run.steps.length)), PAUSE = 900; // milliseconds of a step in Play
-const state = { step: data.unseen ? 1 : LAST, alpha: data.alpha, who: 0, timer: 0 };
+const state = { step: data.unseen ? 1 : LAST, alpha: data.alpha, who: 0, timer: 0, told: !data.unseen };
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const two = (value) => value.toFixed(2), three = (value) => value.toFixed(3), percent = (value) => `${Math.round(100 * value)} %`;
 const alphaNow = () => data.alphas[state.alpha];
@@ -15,12 +15,13 @@ const seen = (steps) => data.unseen ? steps.slice(0, state.step) : steps; // the
 
 // ---- what Python computed for the α of now ----
 
-const whole = front?.map(([, point]) => point);
 const now = () => data.judged_at[state.alpha];
+// the front; null where it is not known, and where a class is to predict what one answer can take
+const front = () => state.told ? data.front : null, whole = () => front()?.map(([, point]) => point);
 // the best answers of the front, and what the best 1, 2, ... cover, up to the size of a set
-const asked = () => now().best, levels = () => now().ceilings;
+const asked = () => now().best, levels = () => front() ? now().ceilings : [];
 // the set on show at Who wins, [[answer, point], ...], and how often each of its answers wins
-const setOf = (who) => who < runs.length ? momentOf(runs[who]).typical : asked().map((i) => front[i]);
+const setOf = (who) => who < runs.length ? momentOf(runs[who]).typical : asked().map((i) => front()[i]);
 const sharesOf = (who) => who < runs.length ? now().shares[momentOf(runs[who]).set] : now().best_shares;
 
 // ---- the board: the panel's own, with these values in the place of a kernel ----
@@ -44,7 +45,7 @@ function drawn(title, colour, who) {
 
 function drawBoard() {
   const groups = runs.map((run, who) => drawn(run.label, run.colour, who));
-  if (front) groups.push(drawn(bestName(), "", runs.length));
+  if (front()) groups.push(drawn(bestName(), "", runs.length));
   const said = groups.flatMap(({ title, routes }) => routes.map((route) =>
     `${title}, ${data.noun} ${route.name}: ${route.text ? `${route.text}: ` : ""}${route.what}, wins ${Math.round(100 * route.win_share)} percent` +
     (route.by ? `, by ${route.by}` : "")));
@@ -56,7 +57,7 @@ function drawBoard() {
 // ---- words and numbers ----
 
 const bestName = () => `best set of ${asked().length}`;
-const differing = names.map((_, k) => k).filter((k) => whole?.some((point) => Math.abs(points[point][k] - points[whole[0]][k]) > 1e-9));
+const differing = names.map((_, k) => k).filter((k) => data.front?.some(([, point]) => Math.abs(points[point][k] - points[data.front[0][1]][k]) > 1e-9));
 const MOST_NAMED = 4; // objectives; beyond, their numbers stand alone
 const numbers = (point) => differing.map((k) => `${names[k]} ${two(points[point][k])}`).join(", ");
 const inWords = ([answer, point]) => differing.length > MOST_NAMED ? answers[answer].what : numbers(point);
@@ -65,10 +66,10 @@ function drawWords(judged) {
   const name = data.judged[0].toUpperCase() + data.judged.slice(1);
   const found = runs.map((run, i) => `${labelNow(run)} ${three(judged[i])}`).join(", ");
   const parts = [`Step ${state.step} of ${LAST}, α = ${alphaNow()}.`, `${name}: ${found}.`];
-  if (front) {
+  if (front()) {
     const [single, ...others] = levels().map(three);
     parts.push(`The best single answer covers ${[single, ...others.map((level, i) => `the best ${i + 2} ${level}`)].join(", ")}.`);
-    parts.push(`The ${bestName()} holds ${asked().map((i) => `(${inWords(front[i])})`).join(" and ")}.`);
+    parts.push(`The ${bestName()} holds ${asked().map((i) => `(${inWords(front()[i])})`).join(" and ")}.`);
   }
   const shares = sharesOf(state.who), winning = shares.map((s, i) => [i + 1, s]).filter(([, s]) => s >= 0.005);
   parts.push(`Who wins, ${nameOf(state.who)}: ${winning.map(([i, s]) => `answer ${i} ${percent(s)}`).join(", ")}.`);
@@ -95,7 +96,7 @@ function drawTable(judged) {
     charts.swatch(svg, run);
     [three(judged[i]), two(moment.diversity), percent(1 - moment.valid)].forEach((text) => cell(row, "td", text));
   });
-  if (!front) return;
+  if (!front()) return;
   const row = body.insertRow();
   cell(row, "th", bestName(), "row");
   [three(levels().at(-1)), "", ""].forEach((text) => cell(row, "td", text));
@@ -115,11 +116,11 @@ function drawSpace() {
     const place = String(at(point));
     places.set(place, [...at(point), [...(places.get(place)?.[2] ?? []), i + 1]]);
   });
-  const met = new Set([...(whole || []), ...runs.flatMap((run) => seen(run.steps).flatMap(({ cloud }) => cloud.map(([point]) => point)))]);
+  const met = new Set([...(whole() || []), ...runs.flatMap((run) => seen(run.steps).flatMap(({ cloud }) => cloud.map(([point]) => point)))]);
   const ends = [...met].flatMap(at), low = Math.min(0, ...ends), high = Math.max(1, ...ends), room = 0.12 * (high - low);
   charts.space(find("space"), {
     clouds, names: data.axis_names, range: [low - room, high + room],
-    front: (whole || []).map((point, i) => [...at(point), asked().includes(i)]),
+    front: (whole() || []).map((point, i) => [...at(point), asked().includes(i)]),
     numbers: [...places.values()].map(([x, y, found]) => [x, y, found.join(",")]),
     said: `${data.axis_names[0]} across, ${data.axis_names[1]} up. ` + runs.map((run) => {
       const { cloud } = momentOf(run), count = sum(cloud.map(([, n]) => n));
@@ -127,7 +128,7 @@ function drawSpace() {
       return `${run.label}: ${most.map(([point, n]) => `${percent(n / count)} at ${at(point).map(two).join(", ")}`).join("; ")}.`;
     }).join(" "),
   });
-  const parts = ["size: count", ...(front ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
+  const parts = ["size: count", ...(front() ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
   find("space").querySelector("span").textContent = parts.join(" · ");
 }
 
@@ -178,8 +179,8 @@ function drawCurves(judged) {
   const over = data.unseen ? state.step : LAST, steps = over === 1 ? "at step 1" : `over ${over} steps`;
   const ends = (series) => runs.map((run, i) => `${run.label} from ${two(series[i][0])} to ${two(series[i].at(-1))}`).join(", ");
   figure.querySelector("b").textContent = data.judged[0].toUpperCase() + data.judged.slice(1);
-  figure.querySelector("span").textContent = `at α = ${alphaNow()}${front ? " · dotted: best answers" : ""}`;
-  const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(front ? 1.03 : low + 0.1, ...all);
+  figure.querySelector("span").textContent = `at α = ${alphaNow()}${front() ? " · dotted: best answers" : ""}`;
+  const low = Math.min(0.5, Math.floor(Math.min(...all) * 10) / 10), high = Math.max(data.front ? 1.03 : low + 0.1, ...all);
   const shared = { step: state.step, last: LAST };
   charts.curves(figure, { ...shared, runs: ofRuns(curves), levels: distinct, low, high, said: `${data.judged} ${steps}: ${ends(curves)}` });
   const top = Math.max(1, Math.ceil(5 * Math.max(...spread.flat())) / 5);
@@ -211,10 +212,17 @@ const redraw = () => {
   requestAnimationFrame(() => { queued = false; draw(); });
 };
 
+// the first step of a page for a vote shows nothing of the front; what comes later does, and so does each step from then on
+function tell() {
+  state.told = true;
+  if (data.front && find("who").length === runs.length) find("who").append(new Option("best set", runs.length));
+}
+
 function play(on) {
   clearInterval(state.timer);
   state.timer = 0;
   if (on) {
+    tell();
     if (state.step === LAST) state.step = 1;
     state.timer = setInterval(() => {
       state.step = Math.min(state.step + 1, LAST);
@@ -236,9 +244,15 @@ function theme() {
 
 find("step").max = LAST;
 find("alpha").max = data.alphas.length - 1;
-find("who").append(...[...runs.map((run) => run.label), ...(front ? ["best set"] : [])].map((text, i) => new Option(text, i)));
+find("who").append(...runs.map((run, i) => new Option(run.label, i)));
+if (state.told) tell();
 find("play").onclick = () => play(!state.timer);
-find("step").oninput = (event) => { play(false); state.step = Number(event.target.value); redraw(); };
+find("step").oninput = (event) => {
+  play(false);
+  state.step = Number(event.target.value);
+  if (state.step > 1) tell();
+  redraw();
+};
 find("alpha").oninput = (event) => { state.alpha = Number(event.target.value); redraw(); };
 find("who").onchange = (event) => { state.who = Number(event.target.value); redraw(); };
 find("theme").onchange = theme;
