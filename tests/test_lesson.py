@@ -502,13 +502,13 @@ def vote(folder):
     return path
 
 
-OF_THE_FRONT = """() => [
-  document.querySelectorAll('#board figure').length - document.querySelectorAll('#runs svg').length,
-  document.querySelectorAll('#runs tbody tr').length - document.querySelectorAll('#runs svg').length,
-  document.querySelectorAll('#space > svg > circle').length,
-  document.querySelectorAll('#judged .level').length,
-  [...document.querySelectorAll('#who option')].filter((o) => /best/.test(o.textContent)).length,
-  (document.querySelector('.stage').innerText.match(/\\bbest\\b/gi) || []).length]"""
+OF_THE_FRONT = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const runs = all('#runs svg').length;
+  return [all('#board figure').length - runs, all('#runs tbody tr').length - runs,
+    all('#space > svg > circle').length, all('#judged .level').length,
+    all('#who option').filter((o) => o.textContent.includes('best')).length,
+    (document.querySelector('.stage').innerText.match(/\\bbest\\b/gi) || []).length]; }"""
 
 
 @pytest.mark.browser

@@ -23,6 +23,7 @@ import browser_setup
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbformat import NotebookNode
 from printed import without_bars
 from recorded import replayed
 
@@ -372,20 +373,25 @@ def test_has_three_exercises_each_with_its_task_and_solution(path):
         assert solved(cell.source, solution_after(notebook, i)) != cell.source
 
 
-def on_the_path(notebook):
-    """The cells before the first section, and those of the sections marked with a star."""
-    kept, marked = [], True
+def sections(notebook):
+    """[heading, its cells] of each section; before the first one the heading is empty. A Markdown
+    cell that begins a section is cut there."""
+    found = [["", []]]
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            kept += [cell] * marked
+            found[-1][1].append(cell)
             continue
-        text = ""
-        for part in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
-            if part.startswith("## "):
-                marked = part.startswith(f"## {STAR} ")
-            text += part * marked
-        kept += [nbformat.v4.new_markdown_cell(text)] * bool(text)
-    return kept
+        for text in filter(None, re.split(r"^(?=## )", cell.source, flags=re.MULTILINE)):
+            if text.startswith("## "):
+                found.append([text.splitlines()[0].removeprefix("## "), []])
+            found[-1][1].append(NotebookNode(cell | {"source": text}))
+    return found
+
+
+def on_the_path(notebook):
+    """The cells before the first section, and those of the sections marked with a star."""
+    kept = [cells for heading, cells in sections(notebook) if heading[:1] in ("", STAR)]
+    return [cell for cells in kept for cell in cells]
 
 
 def minutes(cells):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import tomllib
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from colour_vision import linear
 from recorded import replayed
 from test_docs import commands_in
+from test_notebooks import minutes as minutes_of
+from test_notebooks import read, sections
 
 import envs
 import vpo_lite as vpo
@@ -151,22 +154,60 @@ def test_a_pressed_name_is_on_the_panel_on_the_page_or_in_the_menu():
     assert {"Train", "Play", "Step", "α", "best set"} <= named <= known
 
 
+def spans_of(title):
+    """((first minute, last minute), what is done) of each row of a plan."""
+    found = [(re.fullmatch(r"(\d+)–(\d+)", row[0]), row[1]) for row in rows(section(title))]
+    return [(tuple(map(int, span.groups())), what) for span, what in found if span]
+
+
 @pytest.mark.parametrize(
     ("title", "minutes"),
-    [("The class: 50 minutes", 50), ("The demo: 20 minutes", 20), ("The lab: 3 hours", 180)],
+    [
+        ("The class: 50 minutes", 50),
+        ("The double period: 90 minutes", 90),
+        ("The demo: 20 minutes", 20),
+        ("The lab: 3 hours", 180),
+    ],
 )
 def test_the_minutes_follow_each_other_and_add_up(title, minutes):
-    spans = [re.fullmatch(r"(\d+)–(\d+)", row[0]) for row in rows(section(title))]
-    spans = [tuple(map(int, span.groups())) for span in spans if span]
+    spans = [span for span, _ in spans_of(title)]
     assert spans[0][0] == 0 and spans[-1][1] == minutes
     assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(spans))
     assert all(begin < end for begin, end in spans)
 
 
+def test_the_double_period_is_the_class_and_sections_that_fit_their_minutes():
+    of_class = [span for span, _ in spans_of("The class: 50 minutes")]
+    taken, named = [], 0
+    for (begin, end), what in spans_of("The double period: 90 minutes"):
+        if part := re.search(r"the class, minutes (\d+) to (\d+)", what):
+            part = range(*map(int, part.groups()))
+            assert len(part) == end - begin, what
+            taken += [span for span in of_class if span[0] in part and span[1] - 1 in part]
+        elif place := re.search(r"`(\d\d) · ([^`]+)`", what):
+            (path,) = (ROOT / "notebooks").glob(f"{place[1]}_*.ipynb")
+            (cells,) = [cells for name, cells in sections(read(path)) if name == place[2]]
+            assert len(cells) > 3 and minutes_of(cells) <= end - begin, what
+            named += 1
+    assert taken == of_class[:-1], "all but the exit ticket, which closes the double period"
+    assert named == 4 and "with four sections more" in section("The double period: 90 minutes")
+
+
+def test_the_wheels_of_the_guide_are_those_of_the_package():
+    """The extra and the pinned versions are there; the wheel itself is tested in packaging."""
+    build, install = re.findall(r"^python -m pip (\w+ .+?)  #", GUIDE, re.MULTILINE)
+    assert build == 'wheel -c constraints.txt -w wheels ".[lab]"'
+    assert install == 'install --no-index --find-links wheels "vpo_lite[lab]"'
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "vpo_lite" and "lab" in project["optional-dependencies"]
+    assert (ROOT / "constraints.txt").is_file()
+
+
 def test_the_first_words_promise_these_minutes():
-    assert "class of 50 minutes, a demo of 20 minutes, and a lab of 3 hours" in " ".join(
-        GUIDE.split()
+    promised = (
+        "a class of 50 minutes, a double period of 90 minutes, a demo of 20 minutes, and a lab"
     )
+    assert f"{promised} of 3 hours" in " ".join(GUIDE.split())
     assert len(GUIDE.splitlines()) <= 400
 
 
