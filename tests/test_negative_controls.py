@@ -5,6 +5,7 @@ import pytest
 
 import vpo_lite as vpo
 from vpo_lite.checks import MOST_OBJECTIVES
+from vpo_lite.decomposition.report import FIXED
 from vpo_lite.negative_controls import copies, gated, noisy_copies, random_style
 
 P, N = 60, 30  # problems, and answers to each
@@ -72,7 +73,9 @@ def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
     assert asked.target.follows is False and asked.target.gain == pytest.approx(0, abs=1e-9)
     said = " ".join(asked.verdict.split())
     assert "does not follow, as far as these" in said
-    assert f"The difference has a standard error of {asked.target.error:.2g}." in said
+    same = f"as good as the best of the three highest in {FIXED}, {asked.target.reached:.3g} on"
+    assert asked.target.error < 1e-9 and same in said and "standard error" not in said
+    assert "adds nothing to the best of the others (w*·r)." in " ".join(str(asked).split())
     assert asked.target.highest[3] == pytest.approx(quality.max(axis=1).mean())
     rho = list(asked.target.components.values())
     assert rho[3] == pytest.approx(1) and np.allclose(rho[:3], 0, atol=0.08)
@@ -82,7 +85,9 @@ def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
 def test_slots_are_spent_on_random_bits(quality, rng):
     """Three answers by quality alone hold the best there is; three that cover the bits do not."""
     R = np.concatenate([rng.integers(2, size=(*quality.shape, 3)), quality[..., None]], axis=-1)
-    found = vpo.reward_report(R, target=quality).target
+    report = vpo.reward_report(R, target=quality)
+    found, said = report.target, " ".join(report.verdict.split())
+    assert said.endswith(f"The difference has a standard error of {found.error:.2g}.")
     best = quality.max(axis=1).mean()
     assert found.best == pytest.approx(best)
     assert found.rival == "component 4" and found.alone["component 4"] == pytest.approx(best)

@@ -130,6 +130,8 @@ def check_outputs(cells, small):
         for o in c.outputs
         if o.output_type == "stream" or set(o.get("data", {})) == {"text/plain"}
     ]
+    raw = [text for text in printed if "np.float64(" in text]
+    assert not raw, f"numbers without words: {raw}"
     long = [line for text in printed for line in text.splitlines() if len(line) > LONGEST]
     assert not long, f"broken inside a word on a projector: {long}"
 

@@ -230,7 +230,11 @@ def _target_figures(target) -> str:
     if target.alone:
         alone = ", ".join(f"{name} {x:.3g}" for name, x in target.alone.items())
         parts.append(f"If they are highest in one component: {alone}.")
-    if target.error is not None:
+    if target.error is not None and _equal(target):
+        parts.append(
+            f"Covering the weights adds nothing to the best of the others ({target.rival})."
+        )
+    elif target.error is not None:
         parts.append(
             f"Covering the weights adds {target.gain:.2g} to the best of the others "
             f"({target.rival}), with a standard error of {target.error:.2g}."
@@ -252,10 +256,22 @@ def _of_the_target(report) -> str:
     if target.follows:
         return f"The target follows: {compared}."
     word = "The" if report.coverage[1] >= HARDLY else "But the"
+    tell = f"as far as these {report.problems - report.empty} problems tell"
+    if _equal(target):
+        return (
+            f"{word} target does not follow, {tell}: in each of them the best of the three answers "
+            f"that cover most is as good as the best of the three highest in {target.rival}, "
+            f"{target.reached:.3g} on average."
+        )
     return (
-        f"{word} target does not follow, as far as these {report.problems - report.empty} problems "
-        f"tell: {compared}. The difference has a standard error of {target.error:.2g}."
+        f"{word} target does not follow, {tell}: {compared}. The difference has a standard error "
+        f"of {target.error:.2g}."
     )
+
+
+def _equal(target) -> bool:
+    """Whether both choices reach the same target in each problem; no rounding is a difference."""
+    return max(abs(target.gain), target.error) < 1e-9
 
 
 def _same_for_all(report) -> str | None:
