@@ -93,7 +93,7 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "huggingface_hub": "policy, integrations.trl_surroundings",
     "safetensors": "policy, training, integrations.trl_states",
     "plotly": "figures, lab.plots, lab.panel, lab.session",
-    "ipywidgets": "lab.panel, lab.controls, lab.board, lab.player, teaching",
+    "ipywidgets": "lab.panel, lab.controls, lab.knobs, lab.board, lab.player, teaching",
     "anywidget": "names, lab.board, lab.player",
     "traitlets": "figures.parts, lab.board, classroom.serve",
     "IPython": "figures.parts, lab.panel, lab.maze_lab",

@@ -3,7 +3,6 @@
 A callback changes the lab's settings or leaves a request, and returns.
 """
 
-import math
 import threading
 from collections.abc import Callable
 
@@ -12,18 +11,14 @@ import ipywidgets as widgets
 import envs
 
 from ..estimators import METHODS
-from ..figures.looks import look
 from .buttons import BUTTONS, HINTS
 from .curves import COVERAGE, DIVERSITY, offered
 from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
+from .knobs import FIELD, SHORT, between, knobs_of, put, teach, values_of
 from .view import View
 from .words import is_maze
 
-SIDE_BY_SIDE = (("vpo", "grpo"), ("vpo", "grpo", "multi_rlvr"))
-# Widths are in letters: they grow with the projector's.
-_FIELD = {"style": {"description_width": "8.2em"}, "layout": {"width": "23em"}}
-_SHORT = {"style": {"description_width": "initial"}}
 NO_NAME = ""  # of a maze that the gallery does not name. A chooser shows no text for None
 ABOVE = ""  # judges at the α that training uses
 JUDGES = (("the α above", ABOVE), ("α = 1", 1.0))
@@ -47,7 +42,7 @@ class Controls:
         self._version, self._turning = view.version, threading.Lock()
         self._follower = None  # the thread that sets the knobs
         self._mazes = is_maze(view)
-        self.knobs = _knobs(view)
+        self.knobs = knobs_of(view)
         for name, knob in self.knobs.items():
             knob.add_class(f"vpo-{name}")
             self._hear(knob, self._turn, name)
@@ -56,21 +51,21 @@ class Controls:
         self.buttons["train"].button_style = "primary"
         curves = offered(face_of(view))
         self.curves = [
-            widgets.Dropdown(description=f"curve {i}", options=curves, value=value, **_FIELD)
+            widgets.Dropdown(description=f"curve {i}", options=curves, value=value, **FIELD)
             for i, value in enumerate((COVERAGE, DIVERSITY), start=1)
         ]
         self.large = widgets.Checkbox(description="large (projector)", indent=False)
         self.told = widgets.Checkbox(description="plots in words", indent=False)
-        self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **_FIELD)
-        self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **_FIELD)
+        self.routes = widgets.Dropdown(description="also draw", options=_ROUTES, **FIELD)
+        self.judge = widgets.Dropdown(description="coverage at", options=JUDGES, **FIELD)
         self.look = widgets.IntSlider(
-            description="look at step", min=1, max=1, value=1, layout=_between(14, 26), **_SHORT
+            description="look at step", min=1, max=1, value=1, layout=between(14, 26), **SHORT
         )
         self._play = widgets.Play(
             min=1, max=1, value=1, interval=350, show_repeat=False, description="play the run again"
         )
         self._play.layout.width = "7em"
-        self.code = widgets.Text(description="share code", continuous_update=False, **_FIELD)
+        self.code = widgets.Text(description="share code", continuous_update=False, **FIELD)
         self.more = widgets.ToggleButton(
             description="More", icon="sliders", layout={"width": "auto"}
         )
@@ -114,9 +109,9 @@ class Controls:
         """What chooses a maze."""
         # It gives way where its row is full: a row more would move the board.
         width = {"flex": "1 1 12em", "min_width": "0", "max_width": "max-content"}
-        self.maze = widgets.Dropdown(description="maze", layout=width, **_SHORT)
+        self.maze = widgets.Dropdown(description="maze", layout=width, **SHORT)
         layouts = [(f"layout {name}", name) for name in envs.PRESETS]
-        self.layout = widgets.Dropdown(description="maze layout", options=layouts, **_FIELD)
+        self.layout = widgets.Dropdown(description="maze layout", options=layouts, **FIELD)
         self._follow_maze(view)
         for name, asks in (("maze", self._choose), ("layout", self._lay_out)):
             chooser = getattr(self, name)
@@ -125,7 +120,7 @@ class Controls:
 
     def _arranged(self):
         for name, widths in FIRST_KNOBS.items():
-            put(self.knobs[name].layout, **(_between(*widths) if widths else {"width": "auto"}))
+            put(self.knobs[name].layout, **(between(*widths) if widths else {"width": "auto"}))
         first = [self.knobs[name] for name in FIRST_KNOBS]
         buttons = [*(self.buttons[name] for name in FIRST_BUTTONS), self.more]
         again = [self.buttons[name] for name in MORE_BUTTONS]
@@ -212,11 +207,11 @@ class Controls:
             self._follow_time(view, outside)
             put(self.code, value=view.code)
             if outside:
-                values = _values(view)
+                values = values_of(view)
                 for name, knob in self.knobs.items():
-                    _teach(knob, values[name])
+                    teach(knob, values[name])
                 put(self.routes, value=view.showing.routes)
-                _teach(self.judge, ABOVE if view.showing.alpha is None else view.showing.alpha)
+                teach(self.judge, ABOVE if view.showing.alpha is None else view.showing.alpha)
                 if self._mazes:
                     self._follow_maze(view)
         finally:
@@ -265,85 +260,9 @@ _ROUTES = (
 )
 
 
-def _knobs(view: View) -> dict[str, widgets.Widget]:
-    """The knobs by the name of their setting, at the values of now."""
-    methods = [(look(m).text, (m,)) for m in METHODS]
-    together = [names for names in dict.fromkeys([*SIDE_BY_SIDE, view.methods]) if len(names) > 1]
-    methods[3:3] = [(_in_words(names), names) for names in together]
-    made = {
-        "methods": widgets.Dropdown(description="method", options=methods, **_SHORT),
-        "alpha": _slider("α", _round_numbers(0.05, 20), **_SHORT),
-        "K": _slider("K", [*(2**i for i in range(9)), math.inf], **_SHORT),
-        "m": widgets.IntSlider(description="m", min=1, max=5, **_SHORT),
-        "group_size": _slider("group size G", [4, 8, 16, 32, 48], **_FIELD),
-        "lr": _slider("learning rate", _round_numbers(5e-5, 1e-2), **_FIELD),
-        "steps": widgets.IntSlider(description="steps", min=1, max=100, **_FIELD),
-        "seed": widgets.BoundedIntText(description="seed", min=0, max=2**31 - 1, **_FIELD),
-    }
-    if view.task.singles_out:
-        noun = view.task.noun
-        problems = [(f"this {noun}", False), (f"many {noun}s", True)]
-        made["many"] = widgets.Dropdown(description="train on", options=problems, **_FIELD)
-    for name, knob in made.items():
-        knob.tooltip = HINTS.get(name, "")
-        _teach(knob, _values(view)[name])
-    return made
-
-
-def _slider(name: str, values, **how) -> widgets.SelectionSlider:
-    """A slider whose marks are these values: the number beside it is the one that is set."""
-    options = [(_in_words(value), value) for value in values]
-    return widgets.SelectionSlider(description=name, options=options, **how)
-
-
-def _between(least: float, most: float) -> dict[str, str]:
-    """A layout's width, from so many letters to so many, as there is room in its row."""
-    return {"flex": f"1 1 {least}em", "max_width": f"min(100%, {most}em)"}
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """Ten numbers for each power of ten, of two digits at most."""
-    digits = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
-    numbers = [float(f"{digit}e{power}") for power in range(-5, 2) for digit in digits]
-    return [number for number in numbers if low <= number <= high]
-
-
-def _values(view: View) -> dict:
-    """What the knobs are to show."""
-    names = ("alpha", "K", "m", "group_size", "lr", "steps", "seed")
-    values = {name: getattr(view.config, name) for name in names}
-    return values | {"methods": view.methods, "many": view.settings.many}
-
-
-def _teach(knob, value):
-    """A value into a knob, which learns it if it does not know it."""
-    if hasattr(knob, "options"):
-        if value not in [known for _, known in knob.options]:
-            options = [*knob.options, (_in_words(value), value)]
-            if isinstance(knob, widgets.SelectionSlider):  # it goes from left to right
-                options.sort(key=lambda option: option[1])
-            knob.options = options
-    elif hasattr(knob, "max") and value > knob.max:
-        knob.max = value
-    put(knob, value=value)
-
-
-def _in_words(value) -> str:
-    if isinstance(value, tuple):
-        return " + ".join(look(method).text for method in value)
-    return "∞" if value == math.inf else f"{value:g}"
-
-
 def row(children, align: str = "center"):
     """Widgets side by side, wrapped where it is narrow."""
     layout = widgets.Layout(
         flex_flow="row wrap", grid_gap="2px var(--vpo-gap, 14px)", align_items=align
     )
     return widgets.HBox(children, layout=layout)
-
-
-def put(widget, **values):
-    """Set traits of a widget that differ: equal values send no message."""
-    for name, value in values.items():
-        if getattr(widget, name) != value:
-            setattr(widget, name, value)

@@ -20,8 +20,9 @@ from ..figures.parts import bundle, live
 from ..figures.words import listed
 from ..markup import Html, html, joined
 from ..names import custom_widgets, named
-from .controls import Controls, put, row
+from .controls import Controls, row
 from .drawings import board_groups, describe
+from .knobs import put
 from .layout import CSS, LEAST_LARGE, Page, share_out
 from .plots import Plots
 from .view import View
