@@ -326,6 +326,22 @@ def test_no_control_moves_when_train_becomes_train_anew(page, large):
         assert after[:11] == before[:11], text  # all but those of time
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_no_control_moves_and_the_keyboard_stays_when_reset_becomes_bring_back(page, large):
+    put(page, "Lab.replay('few_weights/K-1')")
+    page.kernel(f"lab.panel.controls.large.value = {large}")
+    page.page.wait_for_selector(f".vpo-lab{'.vpo-large' * large} .vpo-board{'.large' * large}")
+    before = measure(page, SMALL)["controls"]
+    page.page.focus("button.vpo-reset")
+    for said, text in (("ready", "Bring back"), ("a recording", "Reset"), ("ready", "Bring back")):
+        page.page.keyboard.press("Enter")
+        page.wait_text(".vpo-status", said)
+        page.page.wait_for_selector(f"button.vpo-reset >> text={text}")
+        drawn = measure(page, SMALL)
+        assert drawn["controls"][:11] == before[:11] and not faults(drawn), text
+        assert page.page.evaluate("() => document.activeElement.matches('.vpo-reset')")
+
+
 DOTS = """() => {
   const edge = document.querySelector('.vpo-status .vpo-line').parentElement
     .getBoundingClientRect().left, dots = [...document.querySelectorAll('.vpo-status .vpo-dot')];

@@ -577,7 +577,7 @@ def test_a_run_that_an_edit_drops_is_named(slow):
     lab.join(WAIT)
     done = len(lab.records)
     lab.set_maze("S . E\n. . .\nG . .")
-    assert f"The run of {done} steps is gone." in status_line(lab.view())
+    assert f"The run of {done} steps is gone; Bring back shows it again." in status_line(lab.view())
     lab.set_maze("S . E\n. . .\nG . D")
     assert "gone" not in status_line(lab.view())
 

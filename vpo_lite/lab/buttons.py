@@ -11,11 +11,12 @@ class ButtonText(NamedTuple):
     hint: str
 
 
-BUTTONS = {  # request -> its button
+BUTTONS = {  # request -> its button; that of reset is bring_back's where there is no run
     "train": ButtonText("Train", "play", "start, or go on after a pause"),
     "pause": ButtonText("Pause", "pause", "finish this step, then wait"),
     "stop": ButtonText("Stop", "stop", "finish this step; Train starts again from step 1"),
-    "reset": ButtonText("Reset", "undo", "forget the runs; same problem, same seed"),
+    "reset": ButtonText("Reset", "fast-backward", "forget the runs; same problem, same seed"),
+    "bring_back": ButtonText("Bring back", "undo", "show again the runs that were forgotten last"),
     "new_maze": ButtonText("Next maze", "random", "the next of the demonstration mazes"),
     "next_problem": ButtonText("Next problem", "random", "the problem with the next number"),
     "step": ButtonText("One step", "step-forward", "one step, then pause"),

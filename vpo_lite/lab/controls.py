@@ -5,6 +5,7 @@ A callback changes the lab's settings or leaves a request, and returns.
 
 import threading
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
 
@@ -41,7 +42,7 @@ class Controls:
         # one that they show. The lock makes a request and its version one thing.
         self._version, self._turning = view.version, threading.Lock()
         self._follower = None  # the thread that sets the knobs
-        self._mazes = is_maze(view)
+        self._mazes, self._unnamed = is_maze(view), []
         self.knobs = knobs_of(view)
         for name, knob in self.knobs.items():
             knob.add_class(f"vpo-{name}")
@@ -96,6 +97,8 @@ class Controls:
 
     def _press(self, name):
         if name in self.buttons:  # what is taken away may still be pressed by a page that hid it
+            if name == "reset" and _brings_back(self.lab.view()):
+                name = "bring_back"
             self._act(getattr(self.lab, name))
             self._follow_state(self.lab.view())  # now: a drawing may come half a second later
 
@@ -167,11 +170,13 @@ class Controls:
         if not view.busy:
             self._ask(self.lab.look, step if step < view.steps else None)
 
-    def _choose(self, name):
-        """A maze of the gallery, and the size of sets that shows its point."""
-        if name != NO_NAME:
-            self.lab.change(m=by_name(name).m)
-            self.lab.new_maze(name)  # last: its message says what to look for
+    def _choose(self, maze):
+        """A maze of the gallery, and the size of sets that shows its point; or an earlier one."""
+        if isinstance(maze, Unnamed):
+            self.lab.pick(layout=maze.layout, **dict(maze.chosen))
+        elif maze != NO_NAME:
+            self.lab.change(m=by_name(maze).m)
+            self.lab.new_maze(maze)  # last: its message says what to look for
 
     def _lay_out(self, layout):
         if layout != self.lab.view().task.layout:
@@ -225,16 +230,25 @@ class Controls:
         put(buttons["pause"], disabled=not running)
         put(buttons["stop"], disabled=view.state not in ("running", "paused"))
         put(buttons["step"], disabled=view.busy)
+        text, icon, hint = BUTTONS["bring_back" if _brings_back(view) else "reset"]
+        put(buttons["reset"], description=text, icon=icon, tooltip=hint)
         draws = any(METHODS[name].weights == "many" for name in (*view.methods, *view.active))
         put(self.knobs["K"], disabled=not draws, tooltip=HINTS["K" if draws else "no K"])
 
     def _follow_maze(self, view):
-        """The gallery, and before it the maze of now if it has no name there."""
+        """The gallery, and before it the maze of now if it has no name there, and the one without a
+        name that was shown before: to return to it.
+        """
         layout, seed = view.task.layout, view.settings.chosen.get("maze_seed")
         name = name_of(layout, seed) or NO_NAME
         options = [(named.name, named.name) for named in GALLERY]
+        shown = Unnamed(layout, tuple(sorted(view.settings.chosen.items())))
+        others = [maze for maze in self._unnamed if maze != shown and not (maze.own and shown.own)]
+        self._unnamed = others[-1:]  # of a maze that is painted square by square none but the last
+        options[:0] = [(maze.text(layout), maze) for maze in self._unnamed]
         if name == NO_NAME:
-            options.insert(0, ("your own" if seed is None else f"{seed}", NO_NAME))
+            options.insert(0, (shown.text(layout), NO_NAME))
+            self._unnamed.append(shown)
         if tuple(options) != self.maze.options:
             self.maze.options = options
         put(self.maze, value=name)
@@ -251,6 +265,30 @@ class Controls:
             put(self.look, max=most)
             put(self._play, max=most, value=most)
         put(self.time.layout, display="none" if view.busy or view.steps < 2 else "")
+
+
+class Unnamed(NamedTuple):
+    """A maze that the gallery does not name. chosen: the options that single it out, as pairs."""
+
+    layout: str
+    chosen: tuple[tuple[str, Any], ...]
+
+    @property
+    def own(self) -> bool:
+        """Whether somebody drew it."""
+        return dict(self.chosen).get("maze_seed") is None
+
+    def text(self, layout: str) -> str:
+        """In the list, while mazes of this layout are shown."""
+        if self.own:
+            return "your own"
+        seed = dict(self.chosen)["maze_seed"]
+        return f"{seed}" if self.layout == layout else f"{seed}, {self.layout}"
+
+
+def _brings_back(view: View) -> bool:
+    """Whether Reset, which has nothing to do, stands back for Bring back."""
+    return view.forgotten and view.state == "idle" and not view.runs
 
 
 _ROUTES = (

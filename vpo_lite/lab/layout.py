@@ -35,10 +35,11 @@ CSS = """
 .vpo-lab .vpo-m .widget-readout { min-width: 1.3em; }
 /* The line of a slider is four pixels high: a pointer that misses it by a few hits it, too. */
 .vpo-lab .noUi-base::before { content: ""; position: absolute; inset: -12px 0; }
-/* Always as wide as with its longest text: else the buttons beside it would jump. */
-.vpo-lab .vpo-train::after { content: "Train anew"; display: block; height: 0; overflow: hidden;
-  visibility: hidden; padding-left: 1.3em; }
-.vpo-lab.vpo-large .vpo-train::after { padding: 0; }
+/* Always as wide as with their longest text: else the buttons beside them would jump. */
+.vpo-lab :is(.vpo-train, .vpo-reset)::after { content: "Train anew"; display: block; height: 0;
+  overflow: hidden; visibility: hidden; padding-left: 1.3em; }
+.vpo-lab .vpo-reset::after { content: "Bring back"; padding-left: 1.35em; }
+.vpo-lab.vpo-large :is(.vpo-train, .vpo-reset)::after { padding: 0; }
 .vpo-lab.jupyter-widgets-disconnected > * { display: none; }
 .vpo-lab.jupyter-widgets-disconnected::before { color: inherit; font: 15px sans-serif;
   content: "The kernel stopped, and this panel with it. Run the cells above, then its cell again.";

@@ -97,6 +97,7 @@ class Session:
         self._state, self._stretch, self._worker = "idle", None, None
         self._tracks: dict[str, Track] = {}
         self._before: tuple | None = None  # what fresh runs replaced: see `_give_way`
+        self._forgotten: Recording | None = None  # the runs that were forgotten last
         self._message, self._farewell, self._error, self.last_error = "", PAUSED, "", None
         self._earlier: tuple[SeenRun, ...] = ()
         self._look, self._showing, self._version = None, Showing(), 0
@@ -144,18 +145,35 @@ class Session:
         return self._halt("stop", STOPPED)
 
     def reset(self) -> Self:
-        """Forget all runs; the same problem and seed."""
+        """Forget all runs; the same problem and seed. `bring_back` shows them again."""
         with self._lock:
-            self._forget()
-            self._say(f"Reset: seed {self.settings.config.seed}, the same {self._task.noun}.")
+            gone = self._forget()
+            seed, noun = self.settings.config.seed, self._task.noun
+            self._say(gone or f"Reset: seed {seed}, the same {noun}.")
+        return self
+
+    def bring_back(self) -> Self:
+        """Show again what was forgotten last: by reset, another seed or problem, or a share code.
+        It shows settings and runs as `replay` shows a recording: Train does the runs again, live.
+        Runs that are on show are forgotten for them. ValueError where no runs were forgotten.
+        """
+        with self._lock:
+            kept = self._forgotten
+            if kept is None:
+                raise ValueError("bring_back: no runs were forgotten, so none can be shown again")
+            self._forget(self._decoded(kept.share))
+            if self._forgotten is kept:
+                self._forgotten = None
+            self._show_recording(kept)
+            self._say("")
         return self
 
     def reseed(self, seed: int | None = None) -> Self:
         """Reset with another seed: the next one, or the one given."""
         with self._lock:
             seed = self.settings.config.seed + 1 if seed is None else seed
-            self._forget(self.settings.but(seed=seed))
-            self._say(f"Reset: seed {seed}, the same {self._task.noun}.")
+            gone = self._forget(self.settings.but(seed=seed))
+            self._say(gone or f"Reset: seed {seed}, the same {self._task.noun}.")
         return self
 
     def pick(self, message: str = "", **chosen: Any) -> Self:
@@ -175,10 +193,8 @@ class Session:
                     f"{said}: singles out no problem; options of task {self._task.name!r} that do: "
                     f"{there}; for others use change(...)"
                 )
-            done = max((track.steps for track in self._tracks.values()), default=0)
-            self._forget(self.settings.choosing(**chosen))
-            gone = [f"The run of {count(done, 'step')} is gone."] if done else []
-            self._say(" ".join([message, *gone] if message else gone))
+            gone = self._forget(self.settings.choosing(**chosen))
+            self._say(" ".join(filter(None, [message, gone])))
         return self
 
     def next_problem(self) -> Self:
@@ -286,9 +302,8 @@ class Session:
         nothing is changed.
         """
         with self._lock:
-            machine = {name: getattr(self.settings.config, name) for name in OF_THE_MACHINE}
-            self._forget(decode(code, machine=machine))
-            self._say("Restored from its code.")
+            gone = self._forget(self._decoded(code))
+            self._say(" ".join(filter(None, ["Restored from its code.", gone])))
         return self
 
     def record(self, folder: str | os.PathLike | None = None, command: str = "") -> Path:
@@ -333,10 +348,7 @@ class Session:
         check_names("replay", options, [*cls.unshared, *OF_THE_MACHINE], ALL_ELSE)
         recording = read(folder)
         session = cls(**options).load(recording.share)
-        tracks = session._tracks = {run.method: Track(run) for run in recording.runs}
-        last = {m: tracks[m] for m in session.methods if m in tracks}
-        session._stretch = Stretch(session.settings, last or tracks)
-        session._state, session._made_by = "recorded", recording.command
+        session._show_recording(recording)
         session._message = ""
         return session
 
@@ -406,6 +418,7 @@ class Session:
                 earlier=self._earlier,
                 version=self._version,
                 data=self._data,
+                forgotten=self._forgotten is not None,
             )
 
     def sentence(self) -> str:
@@ -424,6 +437,7 @@ class Session:
         with self._lock:
             self._watchers.clear()
             self._forget()
+            self._forgotten = None
 
     # --- inside; the lock is held where state changes ---------------------------------------------
 
@@ -541,16 +555,39 @@ class Session:
                 self._say("Finishing this step …")
         return self
 
-    def _forget(self, settings=None):
-        """Drop all runs, after a change to these settings. An error changes nothing."""
+    def _forget(self, settings=None) -> str:
+        """Drop all runs, after a change to these settings; only `bring_back` can show them then.
+        Returns that they are gone, in words; "" where there were none. An error changes nothing.
+        """
+        share = self._code
         if settings is not None:
             self._take(settings)
+        self._give_way()  # fresh runs without a step are less than those that they replaced
+        runs, made_by = tuple(run for run in self.runs.values() if run.records), self._made_by
+        if runs:
+            self._forgotten = Recording(share, made_by, runs)
         self._move("forget")
         if self._stretch is not None:
             self._stretch.halted = True  # what its last step still sees goes into runs nobody shows
         self._stretch, self._tracks, self._look = None, {}, None
         self._earlier, self._made_by, self._before = (), "", None
         self._error, self.last_error = "", None
+        done = count(max((len(run.records) for run in runs), default=0), "step")
+        if len(runs) > 1:
+            return f"The runs of {done} are gone; Bring back shows them again."
+        return f"The run of {done} is gone; Bring back shows it again." if runs else ""
+
+    def _decoded(self, code: str) -> Settings:
+        """The settings of a share code, with this session's own where they are of the machine."""
+        machine = {name: getattr(self.settings.config, name) for name in OF_THE_MACHINE}
+        return decode(code, machine=machine)
+
+    def _show_recording(self, recording: Recording) -> None:
+        """Show these runs, where there are none, under the settings of their share code."""
+        tracks = self._tracks = {run.method: Track(run) for run in recording.runs}
+        last = {m: tracks[m] for m in self.methods if m in tracks}
+        self._stretch = Stretch(self.settings, last or tracks)
+        self._state, self._made_by = "recorded", recording.command
 
     def _name_of_problem(self) -> str:
         """For a folder: "many-NOUNs", "NOUN-1000", or "one-NOUN"."""

@@ -2,7 +2,7 @@
 
 The session looks up here every request that may change its state, and every end of its training
 thread. It goes to the state that the move names and does what the move says. Nothing else changes
-the state, but `Session.replay` sets "recorded".
+the state, but `Session.replay` and `bring_back` set "recorded".
 """
 
 STATES = (

@@ -169,6 +169,7 @@ class View:
     - showing: what of it all is drawn
     - version: counts the changes of settings, of the step looked at, and of what is drawn
     - data: what is to be said of the task's data files, a sentence each
+    - forgotten: whether there are forgotten runs that `Session.bring_back` would show
     """
 
     state: str
@@ -187,6 +188,7 @@ class View:
     showing: Showing = field(default_factory=Showing)
     version: int = 0
     data: tuple[str, ...] = ()
+    forgotten: bool = False
 
     @property
     def config(self) -> TrainConfig:
