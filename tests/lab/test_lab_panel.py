@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -413,11 +414,54 @@ def test_the_share_code_goes_out_and_comes_in(panel):
     assert lab.maze_seed == 1012 and until(lambda: controls.knobs["alpha"].value == 0.3)
     controls.code.value = "VPO2-nonsense"
     assert until(lambda: "no share code" in panel.status.value) and lab.maze_seed == 1012
-    assert until(lambda: controls.code.value == lab.share())
-    for _ in range(3):  # the code was put back; nobody took the error away
+    for _ in range(3):  # nobody took the error away
         panel._last = 0
         panel.draw()
-        assert "no share code" in panel.status.value
+        assert "no share code" in panel.status.value and controls.code.value == "VPO2-nonsense"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["", "VPO2-nonsense"])
+def test_the_code_of_now_takes_the_error_of_a_wrong_one_away(panel, wrong):
+    """The field held it already, so nothing was sent, and the error stayed beside a good code."""
+    lab, code = panel.lab, panel.controls.code
+    for right in (lab.share(), f" {lab.share()} "):
+        code.value = wrong
+        assert until(lambda: "no share code" in panel.status.value)
+        panel.draw()
+        assert code.value == wrong, "to type the right one is a change, which the kernel hears of"
+        code.value = right
+        assert until(lambda: "no share code" not in panel.status.value)
+        assert until(lambda: code.value == lab.share())
+    code.value = wrong
+    assert until(lambda: "no share code" in panel.status.value)
+    panel.controls.buttons["reset"].click()
+    assert until(lambda: "Error" not in panel.status.value and code.value == lab.share())
+
+
+@pytest.mark.slow
+def test_a_seed_that_is_refused_says_so_and_the_seed_of_now_takes_the_error_away(panel):
+    """-5 became 0 in silence, and an error of before stayed."""
+    lab, seed = panel.lab, panel.controls.knobs["seed"]
+    seed.value = -5
+    assert until(lambda: "seed = -5: must be a whole number" in panel.status.value)
+    assert lab.config.seed == 0
+    panel.draw()
+    assert seed.value == -5
+    seed.value = 0
+    assert until(lambda: "Error" not in panel.status.value)
+    seed.value = -7
+    assert until(lambda: "seed = -7" in panel.status.value)
+    panel.controls.buttons["reset"].click()
+    assert until(lambda: "Error" not in panel.status.value and seed.value == 0), "as it is"
+
+
+@pytest.mark.slow
+def test_an_error_names_no_code_that_an_audience_could_not_run(panel):
+    panel.controls.code.value = "VPO2-nonsense"
+    assert until(lambda: "no share code" in panel.status.value)
+    read = re.sub(r'title="[^"]*"', "", panel.status.value)
+    assert "last_error" in panel.status.value and "last_error" not in read
 
 
 @pytest.mark.slow

@@ -43,6 +43,9 @@ class Controls:
         self._version, self._turning = view.version, threading.Lock()
         self._follower = None  # the thread that sets the knobs
         self._mazes, self._unnamed = is_maze(view), []
+        # What was refused stands in its field while the error does: a browser says nothing of a
+        # field that is given the value which it had, so to correct it must be a change.
+        self._refused, self._wrong_code = False, None
         self.knobs = knobs_of(view)
         for name, knob in self.knobs.items():
             knob.add_class(f"vpo-{name}")
@@ -157,7 +160,11 @@ class Controls:
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
-        self._ask(self.lab.change, **{name: value})
+        try:
+            self._ask(self.lab.change, **{name: value})
+        except ValueError:
+            self._refused = True
+            raise
 
     def _show_routes(self, routes):
         self._ask(self.lab.show, routes=routes)
@@ -192,9 +199,9 @@ class Controls:
 
     def _load(self, code):
         if code.strip() != self.lab.view().code:
+            self._wrong_code = code
             self.lab.load(code)
-        else:  # an earlier one was wrong
-            self.lab.report(None)
+            self._wrong_code = None
 
     def _play_on(self, step):
         self.look.value = step
@@ -205,12 +212,14 @@ class Controls:
         """Bring buttons and, after a change from outside, the knobs to the view."""
         self._follow_state(view)
         with self._turning:
-            outside = view.version > self._version
+            outside = view.version > self._version or (self._refused and not view.error)
             self._version = max(view.version, self._version)
+            self._refused = self._refused and not outside
         self._follower = threading.get_ident()
         try:
             self._follow_time(view, outside)
-            put(self.code, value=view.code)
+            if not view.error or self.code.value != self._wrong_code:
+                put(self.code, value=view.code)
             if outside:
                 values = values_of(view)
                 for name, knob in self.knobs.items():

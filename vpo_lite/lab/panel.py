@@ -26,7 +26,7 @@ from .knobs import put
 from .layout import CSS, LEAST_LARGE, Page, share_out
 from .plots import Plots
 from .view import View
-from .words import is_maze, sentence, status_line
+from .words import TRACEBACK, is_maze, sentence, status_line
 
 PAUSE = 0.1  # seconds between two drawings
 MOST_WORDS = 6_000  # letters of a problem
@@ -84,8 +84,8 @@ class Panel:
                 self._tell(view)
             except Exception as error:
                 self.lab.report(error, shown=False)  # shown, it would be drawn, and fail, again
-                said = "<b>The panel cannot be drawn:</b> {} (traceback: lab.last_error)"
-                self.status.value = html(said, error)
+                said = '<b title="{}">The panel cannot be drawn:</b> {}'
+                self.status.value = html(said, TRACEBACK, error)
             self._last = time.monotonic()
 
     def _write(self, view: View, large: bool):

@@ -17,6 +17,7 @@ STATES = {  # state of the lab -> as the status line says it
     "pausing": "stopping",
     "recorded": "a recording",
 }
+TRACEBACK = "the traceback: print(lab.last_error)"  # a hint at the pointer: an audience has no cell
 
 
 def sentence(view: View) -> str:
@@ -121,8 +122,7 @@ def status_line(view: View) -> Html:
         parts.append(view.message)
     lines = [*(f"Data: {said}" for said in view.data), *cut_off(view), *faults(view)]
     if view.error:
-        red = html('<span class="vpo-error">{}</span>', view.error)
-        lines.append(html("{} (traceback: lab.last_error)", red))
+        lines.append(html('<span class="vpo-error" title="{}">{}</span>', TRACEBACK, view.error))
     return joined([_beside(parts), joined(lines, html("<br>"))])
 
 
