@@ -134,7 +134,7 @@ def test_the_status_line_says_what_a_turned_knob_does_at_rest(slow):
     assert correlation(2) < correlation(8) < correlation(128)
     anew = status_line(dataclasses.replace(replayed.view(), restart="seed"))
     assert "Press <b>Train anew</b>" in anew and "correlation" not in anew, "they fit in one line"
-    assert "K = ∞: exact scores" in status_line(replayed.change(K="inf").view())
+    assert "K = ∞: scores by all weights" in status_line(replayed.change(K="inf").view())
 
 
 @pytest.mark.slow
@@ -275,10 +275,10 @@ def test_a_recordings_panel_pauses_nobody_and_says_what_k_would_do(slow):
     first.stop()
     assert first.join(WAIT)
     said = " ".join(recorded.sentence().split())
-    told = "With K = 1, drawn anew, the scores of this step's rollouts have a correlation of 0."
-    assert told in said
+    told = "1 weight, drawn anew, ranks this step's rollouts "
+    assert told in said and "all weights together would (correlation 0." in said
     said = " ".join(recorded.change(K="inf").sentence().split())
-    assert "With K = ∞ no weights are drawn: the scores of this step's rollouts are exact." in said
+    assert "With K = ∞ no weights are drawn: all weights together score this step's" in said
 
 
 class Panic(BaseException):

@@ -15,7 +15,7 @@ from envs.drawing import ROUTE_COLOURS
 from vpo_lite import estimators, metrics
 from vpo_lite.exact import exact_set_reward
 from vpo_lite.figures.parts import live
-from vpo_lite.lab import Lab
+from vpo_lite.lab import Lab, words
 from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.faces import MAZE
@@ -302,7 +302,8 @@ def test_sentence_says_the_numbers(trained):
     held = sum(
         any(np.allclose(p, r) for r in trained.runs["vpo"].moments[-1].rewards) for p in front
     )
-    assert f"holds {held} of {len(front)} points" in text
+    said = f"; a typical set holds {held} of the {len(front)} routes of the true front"
+    assert said in " ".join(text.split())
     assert f"{metrics.price_of_conflict(front)[1]:.2f}" in Lab().sentence()
     both = "covers 0.90 of the front, the best 2 cover more than 0.99, the best 3 cover 1.00."
     assert both in " ".join(Lab(maze_seed=1000).sentence().split()), "two miss a part of the front"
@@ -311,6 +312,26 @@ def test_sentence_says_the_numbers(trained):
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
     assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())
+
+
+def test_a_set_holds_routes_of_a_mazes_front_and_points_of_another_one():
+    two, one = Lab(maze_seed="fork").view(), Lab(maze="S . E\n. . .\n. . .").view()
+    assert words._of_the_front(two, 1) == "holds 1 of the 2 routes of the true front"
+    assert words._of_the_front(one, 1) == "holds the one route of the true front"
+    assert words._of_the_front(one, 0) == "misses the one route of the true front"
+    said = " ".join(Lab.replay("programs/seed-0").sentence().split())
+    assert "a typical set holds 3 of the 3 points of the true front" in said
+
+
+@pytest.mark.parametrize(
+    ("agreement", "said"),
+    [(0.955, "almost as"), (0.9, "roughly as"), (0.64, "quite differently than"), (-0.1, "quite")],
+)
+def test_how_k_weights_rank_the_rollouts_is_said_without_k_infinity(agreement, said):
+    for K, begin in ((64, "64 weights, drawn anew, rank"), (1, "1 weight, drawn anew, ranks")):
+        told = words._of_the_weights(Lab(K=K).view(), agreement)
+        assert told.startswith(f"{begin} this step's rollouts {said}") and "∞" not in told
+        assert told.endswith(f"all weights together would (correlation {agreement:.2f}).")
 
 
 def test_looking_back(trained):

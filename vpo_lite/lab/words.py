@@ -17,6 +17,11 @@ STATES = {  # state of the lab -> as the status line says it
     "pausing": "stopping",
     "recorded": "a recording",
 }
+ALIKE = {  # least correlation of two scores -> how they rank, as ... would
+    0.95: "almost as",
+    0.7: "roughly as",
+    -math.inf: "quite differently than",
+}
 TRACEBACK = "the traceback: print(lab.last_error)"  # a hint at the pointer: an audience has no cell
 
 
@@ -81,19 +86,30 @@ def _of_a_run(view: View, run: SeenRun) -> str:
         line += f"cover {covered:.2f} of the front"
     if view.front is not None:  # of the same problem: view.on_show
         held = round(float(metrics.front_share(moment.rewards, view.front)) * len(view.front))
-        line += f"; a typical one holds {held} of {len(view.front)} points"
+        line += f"; a typical set {_of_the_front(view, held)}"
     valid = "reach E" if is_maze(view) else "are valid"
     line += f"; diversity {record.diversity:.2f}; {record.valid_rate:.0%} of the answers {valid}"
     told = f"{tokens:,}" if tokens < 10_000 else f"{tokens / 1000:,.0f} k"
     return f"{line}. Used: {answers:,} answers, {told} tokens."
 
 
+def _of_the_front(view: View, held: int) -> str:
+    """That a set holds so many points of the front; of a maze they are routes."""
+    noun, count = "route" if is_maze(view) else "point", len(view.front)
+    if count == 1:
+        return f"{'holds' if held else 'misses'} the one {noun} of the true front"
+    return f"holds {held} of the {count} {noun}s of the true front"
+
+
 def _of_the_weights(view: View, agreement: float) -> str:
-    if view.config.K == math.inf:
-        return "With K = ∞ no weights are drawn: the scores of this step's rollouts are exact."
+    K = view.config.K
+    if K == math.inf:
+        return "With K = ∞ no weights are drawn: all weights together score this step's rollouts."
+    alike = next(word for least, word in ALIKE.items() if agreement >= least)
+    drawn = "1 weight, drawn anew, ranks" if K == 1 else f"{K:,} weights, drawn anew, rank"
     return (
-        f"With K = {view.config.K:,}, drawn anew, the scores of this step's rollouts have a "
-        f"correlation of {agreement:.2f} with the exact scores (K = ∞)."
+        f"{drawn} this step's rollouts {alike} all weights together would "
+        f"(correlation {agreement:.2f})."
     )
 
 
@@ -147,9 +163,9 @@ def _at_rest(view: View) -> list[Html]:
         return [html("Train starts <b>{}</b> from step 1", named)]
     if view.agreement is None or view.message or len(view.active) > 1:
         return []
-    K, exact = view.config.K, "K = ∞: exact scores"
+    K, exact = view.config.K, "K = ∞: scores by all weights"
     if K < math.inf:
-        exact = f"K = {K:,}: {view.agreement:.2f} correlation with exact scores"
+        exact = f"K = {K:,}: {view.agreement:.2f} correlation with scores by all weights"
     return [_aside(exact)]
 
 
