@@ -143,8 +143,8 @@ def test_the_page_says_what_its_letters_mean_and_what_a_route_earns(lesson, text
     rules, maze = words["The maze"], lesson.view.instance
     assert "starts on S and should reach E in at most 18 moves" in rules and maze.budget == 18
     assert "G is gold, D is diamonds. L is lava" in rules
-    assert "Completion: 1. Gold and diamond: the part of" in words["Rewards of a route"]
-    assert "No lava: 1 minus the part" in words["Rewards of a route"]
+    assert "Completion: 1. Gold and diamonds: the part of" in words["Rewards of a route"]
+    assert "Avoid lava: 1 minus the part" in words["Rewards of a route"]
     board = [row.split() for row in maze.text.splitlines()[-6:]]
     for route, earned in zip(maze.pareto_front().routes, maze.pareto_front().rewards, strict=True):
         visited = [board[row][column] for row, column in set(walk(maze, route).squares)]
@@ -625,9 +625,9 @@ def test_who_wins_shows_the_set_that_is_chosen(page, lesson):
     ]
     assert triangle.locator("polygon, circle").count() > 100, "a dot for each w"
     place = {t.text_content(): t.bounding_box() for t in triangle.locator("text").all()}
-    gold, diamond, lava = (place[name] for name in ("gold", "diamonds", "no lava"))
+    gold, diamond, lava = (place[name] for name in ("gold", "diamonds", "avoid lava"))
     assert gold["y"] + 50 < diamond["y"] == lava["y"], "as in the panel: gold is above"
-    assert diamond["x"] + 50 < gold["x"] < lava["x"] - 50, "diamond left, no lava right"
+    assert diamond["x"] + 50 < gold["x"] < lava["x"] - 50, "diamonds left, avoid lava right"
     assert gold["y"] < place["1"]["y"] < place["2"]["y"] < place["3"]["y"], (
         "from the top: where all gold wins, the compromise, all diamonds"
     )

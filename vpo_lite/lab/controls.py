@@ -13,7 +13,7 @@ import envs
 
 from ..estimators import METHODS
 from .buttons import BUTTONS, HINTS
-from .curves import COVERAGE, DIVERSITY, offered
+from .curves import COVERAGE, DIVERSITY, in_words, offered
 from .faces import face_of
 from .gallery import GALLERY, by_name, name_of
 from .knobs import FIELD, SHORT, between, knobs_of, put, teach, values_of
@@ -53,7 +53,8 @@ class Controls:
         names = (*FIRST_BUTTONS, *self._next(view.task), *MORE_BUTTONS)
         self.buttons = {name: self._button(name) for name in names}
         self.buttons["train"].button_style = "primary"
-        curves = offered(face_of(view))
+        face = face_of(view)
+        curves = [(in_words(curve, face), curve) for curve in offered(face)]
         self.curves = [
             widgets.Dropdown(description=f"curve {i}", options=curves, value=value, **FIELD)
             for i, value in enumerate((COVERAGE, DIVERSITY), start=1)

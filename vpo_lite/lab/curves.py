@@ -29,6 +29,11 @@ def offered(face: Face) -> list[str]:
     return [*CURVES, face.valid_curve, *(MEAN + name for name in face.means)]
 
 
+def in_words(curve: str, face: Face) -> str:
+    """A curve's name for readers: with the face's word for an objective, not the task's own."""
+    return MEAN + face.means[curve.removeprefix(MEAN)] if curve.startswith(MEAN) else curve
+
+
 def values(run: SeenRun, curve: str, alpha: float = 1.0) -> list[float | None]:
     """A curve's value at each step of a run. Coverage is judged at this alpha."""
     if curve == COVERAGE:

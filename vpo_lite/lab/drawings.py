@@ -225,8 +225,8 @@ def rules(view: View) -> tuple[tuple[str, str], ...]:
     )
     rewards = (
         "Rewards of a route",
-        "Four numbers. Completion: 1. Gold and diamond: the part of the gold squares, and of the "
-        "diamond squares, that it visits. No lava: 1 minus the part of the lava squares that it "
+        "Four numbers. Completion: 1. Gold and diamonds: the part of the gold squares, and of the "
+        "diamond squares, that it visits. Avoid lava: 1 minus the part of the lava squares that it "
         "visits. A route that misses E earns four zeros.",
     )
     return (letters, rewards) if view.task.reward_mode == "linear" else (letters,)

@@ -6,7 +6,8 @@ that pull hardest against each other. The corners of the simplex are all objecti
 those in which the points differ, if there are just three.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class Face:
     - note: what stands below the simplex
     - missed: what is said of the answers that do not count
     - valid_curve: the name of the curve of the share of answers that count
-    - means: the objectives, as the task names them, whose means are curves
+    - means: the objectives whose means are curves: {as the task names it: in words}
     - hollow: the objective whose points below 1 have open markers, and what that is called
     """
 
@@ -43,7 +44,7 @@ class Face:
     note: Html = NOTHING
     missed: str = "are not valid"
     valid_curve: str = "share of valid answers"
-    means: tuple[str, ...] = ()
+    means: Mapping[str, str] = field(default_factory=dict)
     hollow: tuple[int, str] | None = None
 
     @property
@@ -62,15 +63,15 @@ class Face:
 
 
 MAZE = Face(
-    names=("completion", "gold", "diamond", "avoid lava"),
+    names=("completion", "gold", "diamonds", "avoid lava"),
     axes=(1, 2),
     axis_names=("gold", "diamonds"),
     corners=(1, 2, 3),
-    corner_names=("gold", "diamonds", "no lava"),
+    corner_names=("gold", "diamonds", "avoid lava"),
     note=html("no corner for completion:<br>every route to E has it"),
     missed="miss E",
     valid_curve="share that reaches E",
-    means=("gold", "diamond", "avoid_lava"),
+    means={"gold": "gold", "diamond": "diamonds", "avoid_lava": "avoid lava"},
     hollow=(3, "over lava"),
 )
 

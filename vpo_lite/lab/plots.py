@@ -12,7 +12,17 @@ from ..figures.looks import FRONT, WIDE, look, on_page
 from ..figures.parts import MOST_DOTS, Drawn, dots
 from ..markup import html
 from ..objective import winners
-from .curves import BELOW_MARKS, COVERAGE, DIVERSITY, changes, in_short, last_step, span, values
+from .curves import (
+    BELOW_MARKS,
+    COVERAGE,
+    DIVERSITY,
+    changes,
+    in_short,
+    in_words,
+    last_step,
+    span,
+    values,
+)
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
 from .judging import whole
@@ -301,7 +311,8 @@ def _name_axes(view, face, places, curves, plots, small):
         "search": ("Best of k answers", judged),
     }
     for c, curve in enumerate(curves):
-        name = f"{curve[0].upper()}{curve[1:]}"
+        name = in_words(curve, face)
+        name = f"{name[0].upper()}{name[1:]}"
         said[f"curve {c}"] = (name, judged if curve == COVERAGE else "")
     title = '<b>{}</b><br><span style="font-size:{}px">{}</span>'
     for annotation, name in zip(places["annotations"], plots, strict=False):
