@@ -88,9 +88,9 @@ def test_idle_train_turn_stop_reset(start):
     turn(start, "K", "ArrowRight")
     page.wait_for_function(f"() => ({DOTS})()[0] === 128")  # a dot for each drawn weight
     assert beside(start, "K") == "128"
-    assert len(start.trace("best set", "x", "x")) == 3, "rings of the best set"
+    assert len(start.trace("best 3", "x", "x")) == 3, "rings of the best set"
     turn(start, "m", "ArrowLeft")
-    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'best set').x.length === 2")
+    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'best 2').x.length === 2")
     assert beside(start, "m") == "2"
     page.locator("button.vpo-train").click()
     start.wait_text(".vpo-status", "step 3 of 40")

@@ -882,7 +882,7 @@ def test_a_page_that_is_closed_while_it_loads_says_nothing_nor_does_ctrl_c(tmp_p
     assert log.read_text() == ""
 
 
-RINGS = "(t) => t.name === 'best set' && t.x"  # the black rings in objective space
+RINGS = "(t) => t.name === 'best 2' && t.x"  # the black rings in objective space
 
 
 @pytest.mark.slow

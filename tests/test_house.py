@@ -92,7 +92,7 @@ LIBRARIES = {  # library -> the packages or single modules that may import it
     "tokenizers": "policy",
     "huggingface_hub": "policy, integrations.trl_surroundings",
     "safetensors": "policy, training, integrations.trl_states",
-    "plotly": "figures, lab.plots, lab.panel, lab.session",
+    "plotly": "figures, lab.plots, lab.ceilings, lab.panel, lab.session",
     "ipywidgets": "lab.panel, lab.controls, lab.knobs, lab.board, lab.player, teaching",
     "anywidget": "names, lab.board, lab.player",
     "traitlets": "figures.parts, lab.board, classroom.serve",

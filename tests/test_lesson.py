@@ -477,6 +477,19 @@ def test_the_time_slider_changes_board_numbers_and_words(page, lesson):
 
 @pytest.mark.browser
 @pytest.mark.slow
+def test_that_markers_stand_side_by_side_is_said_where_there_are_several_runs(
+    context, tmp_path, page
+):
+    said = "marks of several runs stand side by side"
+    assert page.inner_text("#space figcaption").endswith(said)
+    one, wrong = opened(context, write_lesson("few_weights/K-64", tmp_path / "one.html"))
+    assert said not in one.inner_text("#space figcaption")
+    one.close()
+    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
 def test_a_page_for_a_vote_opens_at_step_one_and_hides_what_comes(context, tmp_path, lesson):
     path = vote(tmp_path)
     page, wrong = opened(context, path)

@@ -106,8 +106,8 @@ def test_changes_of_alpha_and_K_act_from_the_next_step_and_are_marked(slow):
     assert alphas[at + 1 :] == [0.25] * len(alphas[at + 1 :]) and alphas[: at - 1] == [1.0] * (
         at - 1
     )
-    marks = changes(lab.records)
-    assert len(marks) == 1 and marks[0][1] == "α 0.25, K ∞" and marks[0][0] in (at, at + 1, at + 2)
+    (mark,) = changes(lab.runs["vpo"])
+    assert mark.text == mark.said == "α 0.25, K ∞" and mark.step in (at, at + 1, at + 2)
     assert "α 0.25, K ∞" in [
         t for trace in lab.figure().data if trace.name == "marks 0" for t in trace.text
     ]

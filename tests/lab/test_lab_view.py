@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-import types
 
 import numpy as np
 import plotly.graph_objects as go
@@ -57,7 +56,7 @@ def test_a_method_of_ones_own_is_drawn_beside_another(slow):
 
 
 def trace(figure, name):
-    return next(t for t in figure.data if t.name == name)
+    return next(t for t in figure.data if name in (t.name, t.legendgroup))
 
 
 def test_runs_on_different_problems_are_never_drawn_on_one(gate, monkeypatch):
@@ -378,36 +377,93 @@ def with_last_step(view, *, moment=None, record=None):
     return dataclasses.replace(view, runs=(dataclasses.replace(run, **changed),))
 
 
+def run_with(run, alphas, Ks, sizes):
+    """A run of so many steps, with this alpha, K and m at each."""
+    records, moments = [], []
+    for step, (alpha, K, m) in enumerate(zip(alphas, Ks, sizes, strict=True), start=1):
+        records.append(dataclasses.replace(run.record, step=step, alpha=alpha, K=K, m=m))
+        rewards = np.resize(run.moment.rewards, (m, run.moment.rewards.shape[1]))
+        moments.append(dataclasses.replace(run.moment, rewards=rewards))
+    return dataclasses.replace(run, records=tuple(records), moments=tuple(moments))
+
+
 @pytest.mark.slow
 def test_texts_of_changes_do_not_lie_on_each_other(trained):
     """A slider that is drawn from α 1 to α 7 sets some values on its way, a step for each."""
     (run,) = (view := trained.view()).runs
     alphas = [1, 1, 1, 1.3, 2.5, 7, 7, 7, 7, 7, 7, 7, 0.5, 0.5]  # of steps 1, 2, ...
     sizes = [3, 3, 3, 3, 3, 3, 2, *[2] * 7]
-    records = [
-        dataclasses.replace(run.record, step=step, alpha=alpha, m=m)
-        for step, (alpha, m) in enumerate(zip(alphas, sizes, strict=True), start=1)
-    ]
-    run = dataclasses.replace(run, records=tuple(records), moments=(run.moment,) * len(records))
+    run = run_with(run, alphas, [64] * 14, sizes)
     drawn = still(dataclasses.replace(view, runs=(run,)))
     marks, lines = trace(drawn, "marks 0"), trace(drawn, "mark lines 0")
     assert sorted({step for step in lines.x if step is not None}) == [4, 5, 6, 7, 13]
     assert None not in marks.x[1:], "plotly.js loses texts at gaps"
-    texts = {step: text for step, text in zip(marks.x, marks.text, strict=True) if text}
+    texts = {step: text for step, text in zip(marks.x, marks.text, strict=True) if text.strip()}
     assert texts == {7: "α 7, m 2", 13: "α 0.5"}
+    assert "" not in marks.text, "plotly.js never draws a later text of that point"
+    hints = {step: text for step, text in zip(lines.x, lines.text, strict=True) if step}
+    said = {4: "α 1.3", 5: "α 2.5", 6: "α 7", 7: "m 2", 13: "α 0.5"}
+    assert hints == {s: f"VPO, from step {s} on: {text}" for s, text in said.items()}, (
+        "each its own"
+    )
 
 
-def test_a_long_text_of_a_change_holds_the_next_one_further_off():
+def test_a_long_text_of_a_change_holds_the_next_one_further_off(trained):
     """With α, K and m it is as long as nine steps."""
 
-    def step(number, alpha, K, m):
-        return types.SimpleNamespace(step=number, alpha=alpha, K=K, m=m)
+    (run,) = trained.view().runs
+    alphas = [1.0, 1.0, *[3.0] * 9]
+    short = run_with(run, alphas, [64] * 11, [*[3] * 10, 5])
+    assert changes(short, near=40 / 6) == [(3, "α 3", "α 3"), (11, "m 5", "m 5")]
+    long = run_with(run, alphas, [64, 64, *[1] * 9], [3, 3, *[2] * 8, 5])
+    both = [(3, "", "α 3, K 1, m 2"), (11, "α 3, K 1, m 5", "m 5")]
+    assert changes(long, near=40 / 6) == both
 
-    before = [step(n, 1.0, 64, 3) for n in (8, 9)]
-    short = [step(n, 3.0, 64, 3) for n in range(10, 18)] + [step(18, 3.0, 64, 5)]
-    assert changes(before + short, near=40 / 6) == [(10, "α 3"), (18, "m 5")]
-    long = [step(n, 3.0, 1, 2) for n in range(10, 18)] + [step(18, 3.0, 1, 5)]
-    assert changes(before + long, near=40 / 6) == [(10, ""), (18, "α 3, K 1, m 5")]
+
+@pytest.mark.slow
+def test_single_answers_that_are_judged_in_larger_sets_are_marked(slow):
+    """GRPO's m stays 1: its curve went over to sets of 3 without a mark, beside VPO's sets of 2."""
+    lab = Lab(("vpo", "grpo"), m=2, steps=4)
+    lab.step()
+    assert lab.join(WAIT)
+    lab.change(m=3).train()
+    assert lab.join(WAIT) and lab.state == "finished", lab.last_error
+    vpo, grpo = (lab.runs[method] for method in ("vpo", "grpo"))
+    assert changes(vpo) == [(2, "m 3", "m 3")]
+    assert changes(grpo) == [(2, "sets of 3", "sets of 3")]
+    lab.change(methods="grpo", m=2).step()
+    assert lab.join(WAIT)
+    lab.change(m=3).step()
+    assert lab.join(WAIT)
+    drawn = lab.figure()
+    assert trace(drawn, "marks 0").text[1:] == ("sets of 3",)
+    assert "GRPO, from step 2 on: sets of 3" in trace(drawn, "mark lines 0").text
+    before = [t.hovertemplate for t in drawn.data if t.name == "earlier 0 0"]
+    assert before == ["GRPO before: α 1, K 64, sets of 3<extra></extra>"]
+
+
+@pytest.mark.slow
+def test_the_legend_and_the_dotted_lines_say_how_many_answers(trained):
+    for methods, m, best in (
+        (("vpo",), 3, "best 3"),
+        (("vpo",), 1, "best 1"),
+        ("grpo", 3, "best 1"),
+    ):
+        lab = Lab(methods, m=m)
+        rings = next(t for t in lab.figure().data if t.legendgroup == "best set")
+        assert rings.name == best and rings.showlegend and rings.text[0].startswith(f"{best}: ")
+    texts = [text for text in trace(trained.figure(), "level text curve 0").text if text]
+    assert texts == ["best 1", "best 2–3"]
+
+
+@pytest.mark.slow
+def test_that_markers_stand_side_by_side_is_said_where_there_are_several_runs(trained):
+    def captions(lab):
+        return "".join(note.text for note in lab.figure().layout.annotations)
+
+    said = "markers side by side"
+    assert said not in captions(trained) and said not in captions(Lab())
+    assert captions(Lab.replay("three_methods/seed-0")).count(said) == 1
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 
 import itertools
 import math
+from typing import NamedTuple
 
-from ..training.record import StepRecord
+from ..estimators import METHODS
 from .faces import Face
 from .view import SeenRun, View
 
@@ -64,29 +65,46 @@ def last_step(view: View) -> int:
     return max([view.config.steps, *(len(run.records) for run in (*view.runs, *view.earlier))])
 
 
-def in_short(record: StepRecord) -> tuple[str, str, str]:
-    """The alpha, K and m of a step, in a few letters each."""
+class Change(NamedTuple):
+    """A step from which on alpha, K or the size of the sets differ.
+
+    text: what stands in a plot; "" where there is no room; said: what this step changed
+    """
+
+    step: int
+    text: str
+    said: str
+
+
+def in_short(run: SeenRun, at: int = -1) -> tuple[str, str, str]:
+    """The alpha, K and m of a run's last step, or of another one, in a few letters each. Single
+    answers have no m, but sets of so many of them are judged.
+    """
+    record, size = run.records[at], len(run.moments[at].rewards)
     K = "∞" if record.K == math.inf else record.K
-    return f"α {record.alpha:g}", f"K {K}", f"m {record.m}"
+    sets = f"sets of {size}" if METHODS[run.method].single_answer else f"m {record.m}"
+    return f"α {record.alpha:g}", f"K {K}", sets
 
 
-def changes(records, near: float = 0) -> list[tuple[int, str]]:
-    """Where alpha, K or m differ from the step before: [(step, text)].
+def changes(run: SeenRun, near: float = 0) -> list[Change]:
+    """Where alpha, K or the size of the sets that are judged differ from the step before.
 
     near: texts of changes that are fewer steps apart would lie on each other, and those of more
     letters sooner. So the last of these changes has one text for all, and the others have "".
-
-    >>> changes([])
-    []
     """
     found, start = [], None
-    for before, now in itertools.pairwise(records):
-        if in_short(now) == in_short(before):
+    short = [in_short(run, at) for at in range(len(run.records))]
+    for record, (before, now) in zip(run.records[1:], itertools.pairwise(short), strict=True):
+        if now == before:
             continue
-        if found and now.step - found[-1][0] < near * max(1, len(found[-1][1]) / 9):
-            found[-1] = (found[-1][0], "")
+        last = found[-1] if found else None
+        if last and record.step - last.step < near * max(1, len(last.text) / 9):
+            found[-1] = last._replace(text="")
         else:
-            start = in_short(before)
-        texts = [text for text, old in zip(in_short(now), start, strict=True) if text != old]
-        found.append((now.step, ", ".join(texts)))
+            start = before
+        found.append(Change(record.step, _differing(now, start), _differing(now, before)))
     return found
+
+
+def _differing(now: tuple[str, ...], before: tuple[str, ...]) -> str:
+    return ", ".join(new for new, old in zip(now, before, strict=True) if new != old)

@@ -11,6 +11,7 @@ ORDER = {  # columns -> plots, row by row
     3: ("answers", "curve 0", "simplex", "search", "curve 1"),
 }
 LEAST = 120  # pixels of room: with less, plotly has no place for a plot
+NARROW = 200  # pixels of plots, below which texts right of them are cut off rather than the plots
 GAP = 34  # pixels between board and plots, with what the boxes around them take
 BESIDE, WIDE = 720, 1080  # pixels of room from which on plots stand beside boards; and words below
 BOARDS = {  # least room -> width of all boards together, for 1, 2, and 3 or more
@@ -117,6 +118,11 @@ def share_out(room: int, groups: int, large: bool = False) -> Room:
     return Room(board, room - board - GAP, least >= WIDE)
 
 
+def on(name) -> dict:
+    """Of a trace: the axes of this plot."""
+    return {"xaxis": f"x{AXES[name]}", "yaxis": f"y{AXES[name]}"}
+
+
 def order(width: int, large: bool, simplex: bool) -> tuple[str, ...]:
     """The plots, row by row."""
     return tuple(p for p in ORDER[columns_of(width, large)] if simplex or p != "simplex")
@@ -133,7 +139,10 @@ def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str])
         ink, grid, paper, triangle = ("#EEEEEE", "#444444", "#111111", "#DDDDDD")
     scale = LARGE if page.large else 1
     size, columns = page.size, columns_of(width, page.large)
-    left, right, gap_x = (round(scale * x) for x in (56, 28, 70))
+    # Right of a plot stand the texts of its dotted lines, and the numbers of the next one's axis.
+    tight = columns == 2 and "simplex" in plots  # those with dotted lines are in the last column
+    room = 66 if width >= NARROW * scale else 28
+    left, right, gap_x = (round(scale * x) for x in (56, room, 70 if tight else 96))
     inner_w = width - left - right
     wide = (inner_w - (columns - 1) * gap_x) / columns
     legend = legend_rows(entries, inner_w, size) * (size + 10)

@@ -12,6 +12,7 @@ from ..figures.looks import FRONT, WIDE, look, on_page
 from ..figures.parts import MOST_DOTS, Drawn, dots
 from ..markup import html
 from ..objective import winners
+from .ceilings import HOVERED, blank_levels, draw_levels, in_one_text
 from .curves import (
     BELOW_MARKS,
     COVERAGE,
@@ -26,16 +27,13 @@ from .curves import (
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
 from .judging import whole
-from .layout import AXES, Page, layout, order
+from .layout import AXES, Page, layout, on, order
 from .settings import MOST_EARLIER, MOST_RUNS
-from .space import cloud, drawn_runs, front_colour, lowest, numbers
+from .space import NONE, cloud, drawn_runs, front_colour, lowest, numbers
 from .view import View
 
 SHOWN = 2  # curves over steps at a time
 RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around the best set
-LEVEL = 1e-9  # more answers that add less than this get no line of their own
-TOGETHER = 0.055  # ceilings that are nearer than this share of the axis share their text
-HOVERED = 25  # points of a level: words stand at points alone
 SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
 _NEVER = object()
 
@@ -121,6 +119,7 @@ class Plots:
             }
             typical = asked = view.front[list(view.target.best)]
             out["best set"] |= {
+                "name": f"best {len(asked)}",
                 "x": asked[:, across].tolist(),
                 "y": asked[:, up].tolist(),
                 "showlegend": True,
@@ -141,7 +140,7 @@ class Plots:
             typical = view.focus.moment.rewards
         out["typical"] |= numbers(view, face, typical, rings, page)
         out["weightings"] = _dots(view, face, typical)
-        _draw_levels(view, "search", SEARCHED, out, page)
+        draw_levels(view, "search", SEARCHED, out, page)
         for c, curve in enumerate(curves):
             _draw_curve(view, c, curve, out, page)
         return out
@@ -165,15 +164,16 @@ def _blank_traces():
     yield go.Scatter, "typical", numbered
     on_triangle = {"mode": "markers", "hoverinfo": "skip", "subplot": "ternary"}
     yield go.Scatterternary, "weightings", on_triangle
-    yield from _blank_levels("search")
+    yield from blank_levels("search")
     for i in range(MOST_RUNS):
-        yield go.Scatter, f"search {i}", {"mode": "lines+markers"} | _on("search")
+        yield go.Scatter, f"search {i}", {"mode": "lines+markers"} | on("search")
     for c in range(SHOWN):
-        place = _on(f"curve {c}")
-        yield from _blank_levels(f"curve {c}")
+        place = on(f"curve {c}")
+        yield from blank_levels(f"curve {c}")
         thin = {"color": "#888888", "width": 1.5}
         said = {"mode": "text", "hoverinfo": "skip", "textposition": "top right"}
-        yield go.Scatter, f"mark lines {c}", said | {"mode": "lines", "line": thin} | place
+        hovered = {"mode": "lines", "line": thin, "hovertemplate": "%{text}<extra></extra>"}
+        yield go.Scatter, f"mark lines {c}", hovered | place
         yield go.Scatter, f"marks {c}", said | place  # apart: plotly.js loses texts at gaps
         for i in range(MOST_EARLIER):
             faint = {"mode": "lines", "opacity": 0.4, "connectgaps": True}
@@ -189,46 +189,6 @@ def _blank_traces():
                 "connectgaps": True,  # the KL is not measured at every step
             }
             yield go.Scatter, f"{method} {c}", drawn | place
-
-
-def _blank_levels(plot):
-    place = _on(plot) | {"hovertemplate": "%{text}<extra></extra>"}
-    dotted = {"mode": "lines", "line": {"color": FRONT, "dash": "dot", "width": 2}}
-    yield go.Scatter, f"level {plot}", dotted | place
-    # Outside, where no curve runs; and apart: plotly.js loses texts at gaps.
-    said = {"mode": "text", "textposition": "middle right", "cliponaxis": False}
-    yield go.Scatter, f"level text {plot}", said | _on(plot) | {"hoverinfo": "skip"}
-
-
-def _on(name) -> dict:
-    return {"xaxis": f"x{AXES[name]}", "yaxis": f"y{AXES[name]}"}
-
-
-def _draw_levels(view, plot, ends, out, page):
-    """The ceilings of the best 1, 2, ... answers as dotted lines between the ends of the axis; on
-    the right the numbers of answers.
-    """
-    lines = {"x": [None], "y": [None], "text": [""]}
-    texts = {"x": [ends[1]], "y": [None], "text": [""]}
-    low, high = span(view, COVERAGE)
-    first = 1  # of those that share a text
-    for i, level in enumerate(view.ceilings, start=1):
-        following = view.ceilings[i] if i < len(view.ceilings) else np.inf
-        if following - level >= LEVEL:
-            lines["x"] += [*np.geomspace(*ends, HOVERED).tolist(), None]
-            lines["y"] += [level] * HOVERED + [None]
-            lines["text"] += [f"the best {i}: {level:.3f}"] * HOVERED + [""]
-        if following - level >= TOGETHER * (high - low):
-            texts["x"].append(ends[1])
-            texts["y"].append(level)
-            texts["text"].append(_range(first, i))
-            first = i + 1
-    out[f"level {plot}"] |= lines | {"line_color": "#AAAAAA" if page.dark else FRONT}
-    out[f"level text {plot}"] |= texts | {"textfont": {"size": page.size - 2, "color": page.ink}}
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}–{last}"
 
 
 def _search(view: View, run, dark: bool) -> dict:
@@ -252,17 +212,17 @@ def _search(view: View, run, dark: bool) -> dict:
 def _draw_curve(view, c, curve, out, page):
     last, (low, high) = last_step(view), span(view, curve)
     if curve == COVERAGE:
-        _draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, page)
+        draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, page)
     for i, run in enumerate(view.earlier):
-        before = f"{look(run.method).text} before: {', '.join(in_short(run.record))}"
+        before = f"{look(run.method).text} before: {', '.join(in_short(run))}"
         out[f"earlier {c} {i}"] |= {
             "x": [r.step for r in run.records],
             "y": values(run, curve, view.judged_at),
             "line": {"color": on_page(look(run.method).colour, page.dark), "width": 2},
             "hovertemplate": html("{}<extra></extra>", before),
         }
-    top, lines = low + BELOW_MARKS * (high - low), {"x": [None], "y": [None]}
-    marks = {"x": [None], "y": [None], "text": [""]}
+    top, lines = low + BELOW_MARKS * (high - low), {"x": [None], "y": [None], "text": [""]}
+    marks = {"x": [None], "y": [None], "text": [NONE]}
     for run in view.runs:
         if not run.records:
             continue
@@ -277,12 +237,14 @@ def _draw_curve(view, c, curve, out, page):
             "marker_size": [9 if i == end or i % 5 == 0 else 0 for i in range(end + 1)],
         }
         if view.focus and run.method == view.focus.method:
-            for step, text in changes(run.records, near=last / 6):
-                lines["x"] += [step, step, None]
-                lines["y"] += [low, top, None]
+            for step, text, said in changes(run, near=last / 6):
+                lines["x"] += [step] * HOVERED + [None]
+                lines["y"] += [*np.linspace(low, top, HOVERED).tolist(), None]
+                told = f"{look(run.method).text}, from step {step} on: {said}"
+                lines["text"] += [told] * HOVERED + [""]
                 marks["x"].append(step)
                 marks["y"].append(top)
-                marks["text"].append(text)
+                marks["text"].append(text or NONE)
     out[f"mark lines {c}"] |= lines
     out[f"marks {c}"] |= marks | {"textfont": {"size": page.size - 2, "color": page.ink}}
 
@@ -303,21 +265,24 @@ def _name_axes(view, face, places, curves, plots, small):
     drawn = "all" if K == math.inf else f"{MOST_DOTS:,} of {K:,}" if K > MOST_DOTS else f"{K:,}"
     judged = f"at α = {view.judged_at:g}"
     if view.ceilings:
-        judged += f" · dotted: best {_range(1, len(view.ceilings))}"
+        judged += f" · dotted: best {in_one_text(1, len(view.ceilings))}"
     hollow = f" · open: {face.hollow[1]}" if face.hollow else ""
+    aside = " · markers side by side" if len(drawn_runs(view, face)) > 1 else ""
     said = {
-        "answers": ("Answers", f"size: count{hollow}"),
-        "simplex": ("Who wins", f"of {who}: {drawn} weight{'' if K == 1 else 's'}"),
-        "search": ("Best of k answers", judged),
+        "answers": ("Answers", aside, f"size: count{hollow}"),
+        "simplex": ("Who wins", "", f"of {who}: {drawn} weight{'' if K == 1 else 's'}"),
+        "search": ("Best of k answers", "", judged),
     }
     for c, curve in enumerate(curves):
         name = in_words(curve, face)
         name = f"{name[0].upper()}{name[1:]}"
-        said[f"curve {c}"] = (name, judged if curve == COVERAGE else "")
-    title = '<b>{}</b><br><span style="font-size:{}px">{}</span>'
+        said[f"curve {c}"] = (name, "", judged if curve == COVERAGE else "")
+    title = '<b>{}</b>{}<br><span style="font-size:{}px">{}</span>'
+    beside = '<span style="font-size:{}px">{}</span>'
     for annotation, name in zip(places["annotations"], plots, strict=False):
-        text, below = said[name]
-        annotation["text"] = html(title, text, small, below or " ")
+        text, right, below = said[name]
+        right = html(beside, small, right) if right else ""
+        annotation["text"] = html(title, text, right, small, below or " ")
     if face.corners is not None:
         note = places["annotations"][-1]
         note["text"] = face.note

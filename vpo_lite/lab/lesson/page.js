@@ -128,7 +128,8 @@ function drawSpace() {
       return `${run.label}: ${most.map(([point, n]) => `${percent(n / count)} at ${at(point).map(two).join(", ")}`).join("; ")}.`;
     }).join(" "),
   });
-  const parts = ["size: count", ...(front() ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : [])];
+  const parts = ["size: count", ...(front() ? ["rings: true front, thick: best set"] : []), ...(data.hollow ? [`open: ${data.hollow[1]}`] : []),
+    ...(runs.length > 1 ? ["marks of several runs stand side by side"] : [])];
   find("space").querySelector("span").textContent = parts.join(" · ");
 }
 

@@ -109,7 +109,7 @@ def settings(one: Shown) -> str:
     parts = [
         f"{one.label} is a run of the method {name}. The score of {name}: {trained_on}",
         ", ".join([*used, f"seed {config.seed}", f"{len(one.run.records)} steps"]),
-        *(f"From step {step} on: {text}" for step, text in changes(one.run.records)),
+        *(f"From step {change.step} on: {change.said}" for change in changes(one.run)),
         f"Recording: {one.source}",
     ]
     if one.command:
