@@ -38,6 +38,15 @@ def test_distance_of_known_colours():
     assert distance("#FF0000", "#00AA00") > 100 > 60 > distance("#FF0000", "#00AA00", "protanopia")
 
 
+def test_no_other_blue_curve_has_a_round_marker_like_vpos():
+    """Recombined VPO, a darker blue, had hexagons: on a projector they were VPO's circles."""
+    vpo = STYLES["vpo"]
+    blue = [name for name, style in STYLES.items() if distance(vpo.colour, style.colour) < 40]
+    assert {"vpo", "vpo_recombined"} <= set(blue) and vpo.marker == "circle"
+    round_ = {"circle", "hexagon", "hexagon2", "pentagon", "octagon"}
+    assert [name for name in blue if STYLES[name].marker in round_] == ["vpo"]
+
+
 @pytest.mark.parametrize("method", STYLES)
 def test_no_answer_has_the_colour_of_a_method(method):
     near = {c: distance(c, STYLES[method].colour) for c in ROUTE_COLOURS}

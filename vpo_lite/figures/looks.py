@@ -30,9 +30,9 @@ STYLES = {
     "max_at_k": Look("Max@k", "#009E73", "diamond", "dashdot"),
     "gdpo": Look("GDPO", "#CD79A7", "cross", "longdash"),
     "maxrl": Look("MaxRL", "#0F9AF5", "x", "longdashdot"),
-    "random_weighting": Look("random weighting", "#807037", "star", "2px,6px"),
+    "random_weighting": Look("random weighting", "#807037", "hexagon", "2px,6px"),
     "goal_conditioned": Look("goal-conditioned", "#000000", "triangle-down", "12px,3px,3px,3px"),
-    "vpo_recombined": Look("recombined VPO", "#003F66", "hexagon", "22px,4px"),
+    "vpo_recombined": Look("recombined VPO", "#003F66", "star", "22px,4px"),
 }
 FRONT = "#555555"
 # What methods are compared with, black or grey: the policy before training, and none at all.
