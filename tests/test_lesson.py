@@ -214,8 +214,8 @@ def test_a_second_run_of_a_method_is_told_apart():
     looks = [one.look for one in lesson.shown]
     assert looks[0].colour == looks[1].colour == "#0072B2"
     assert len({look.marker for look in looks}) == len({look.dash for look in looks}) == 3
-    twice = [one.look for one in lesson_of(*ALPHA).shown]  # a circle looked like its hexagon
-    assert [look.marker for look in twice] == ["hexagon", "square"]
+    twice = [one.look for one in lesson_of(*ALPHA).shown]  # a circle would be VPO's
+    assert [look.marker for look in twice] == ["star", "square"]
     markers = [one.look.marker for one in more.shown]  # Multi-RLVR keeps its triangles
     assert dict(zip([one.run.method for one in more.shown], markers, strict=True)) == {
         "grpo": "bowtie",

@@ -524,6 +524,14 @@ def test_commands_of_the_sheet_parse(line):
     commands.parser(line.split()).parse_args(line.split())
 
 
+def test_the_sheet_says_what_its_short_words_mean():
+    text = " ".join(Texts(SHEET).said.split())
+    for riddle in ("counts votes", "who asks", "only the budget", "the same;"):
+        assert riddle not in text
+    assert text.index("+ 1e-6) # 4 z-score") < text.index("The z-score runs over")
+    assert "so the majority wins, even against a better set." in text
+
+
 def test_the_sheet_names_five_commands():
     assert len(re.findall(r"<code>vpo-lite ", SHEET)) == 5
 
