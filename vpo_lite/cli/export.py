@@ -82,8 +82,8 @@ def _lesson_flags(made, arguments) -> None:
     made.add_argument(
         "--unseen",
         action="store_true",
-        help="open the page at step 1, and draw its curves only up to the current step, so that a "
-        "class can vote first",
+        help="open the page at step 1, without the true front and the best set, and draw its "
+        "curves only up to the current step, so that a class can vote first",
     )
 
 
