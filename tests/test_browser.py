@@ -90,7 +90,7 @@ def test_idle_train_turn_stop_reset(start):
     assert beside(start, "K") == "128"
     assert len(start.trace("best 3", "x", "x")) == 3, "rings of the best set"
     turn(start, "m", "ArrowLeft")
-    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'best 2').x.length === 2")
+    page.wait_for_function(f"() => {DATA}.find((t) => t.name === 'best 2')?.x.length === 2")
     assert beside(start, "m") == "2"
     page.locator("button.vpo-train").click()
     start.wait_text(".vpo-status", "step 3 of 40")
