@@ -35,6 +35,7 @@ from .view import View
 SHOWN = 2  # curves over steps at a time
 RINGS, RINGS_LARGE = (30, 40), (40, 52)  # around points of the front; around the best set
 SEARCHED = (10**-0.06, 10**1.55)  # ends of the axis of answers that a search looks at
+ASIDE = 23  # letters: in a narrower figure nothing stands beside a title
 _NEVER = object()
 
 
@@ -267,7 +268,8 @@ def _name_axes(view, face, places, curves, plots, small):
     if view.ceilings:
         judged += f" · dotted: best {in_one_text(1, len(view.ceilings))}"
     hollow = f" · open: {face.hollow[1]}" if face.hollow else ""
-    aside = " · markers side by side" if len(drawn_runs(view, face)) > 1 else ""
+    several = len(drawn_runs(view, face)) > 1 and places["width"] >= ASIDE * small
+    aside = " · markers side by side" if several else ""
     said = {
         "answers": ("Answers", aside, f"size: count{hollow}"),
         "simplex": ("Who wins", "", f"of {who}: {drawn} weight{'' if K == 1 else 's'}"),
