@@ -194,19 +194,6 @@ def test_code_that_was_edited_after_its_import_is_refused(own, small_config):
         code_digest("in_loaded:loaded")
 
 
-def test_code_that_one_process_alone_knows_is_told_of(small_config, monkeypatch, tmp_path):
-    def here(R, *, w_star, **_):
-        return (R @ w_star[:, None, :, None])[..., 0].max(axis=-1)
-
-    here.__module__, here.__qualname__ = "__main__", "here"
-    monkeypatch.setitem(estimators.METHODS, "here", None)  # taken back at the end
-    del estimators.METHODS["here"]
-    vpo.estimators.method(z_score=True)(here)
-    monkeypatch.setattr(sys.modules["__main__"], "here", here, raising=False)
-    with pytest.warns(UserWarning, match="^__main__:here: no other process can resume, evaluate"):
-        Run.begin(small_config.but(method="here"), tmp_path / "run").close()
-
-
 def test_the_digest_is_of_the_files_that_define_what_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     texts = {

@@ -316,6 +316,37 @@ def message(text):
     return [{"role": "user", "content": text}]
 
 
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_thought_that_trl_took_out_of_a_message_is_no_answer(thinks):
+    """With a response_template in the tokenizer the message has no </think>: where the prompt opens
+    a thought every answer was taken for a part of it.
+    """
+    reward = SetReward.of_functions([correct], answers=2, thinks=thinks)
+    form = "<answer_1>4</answer_1> <answer_2>5</answer_2>"
+    said = {"role": "assistant", "content": form, "reasoning_content": "<answer_1>6</answer_1>?"}
+    silent = {"role": "assistant", "content": form if not thinks else f"so</think>{form}"}
+    found = reward([message("2 + 2")] * 2, [[said], [silent]], total=["4", "4"])
+    assert found == [1, 1]
+    assert reward([message("3 + 3")], [[said]], total=["6"]) == [0]
+
+
+def test_a_row_without_a_key_of_its_own_has_that_of_its_prompt():
+    """A column that one of two joined data sets has holds None for the rows of the other."""
+    reward = SetReward.of_functions([correct, brief], answers=1, K=4, method="random_weighting")
+    prompts, texts = ["1 + 1", "2 + 2", "1 + 1"], ["2", "4", "2"]
+    _, keys = reward.score(prompts, texts, 0, {"total": texts, "vpo_key": [None, None, "own"]})
+    _, usual = reward.score(prompts, texts, 0, {"total": texts})
+    assert keys == [*usual[:2], "own"] and len({*keys}) == 3
+
+
+def test_a_column_may_have_any_name():
+    def mine(completions, self, **_):
+        return [float(c == s) for c, s in zip(completions, self, strict=True)]
+
+    reward = SetReward.of_functions([mine], answers=1)
+    assert reward(prompts=["a", "b"], completions=["x", "y"], self=["x", "z"]) == [1, 0]
+
+
 def test_settings_that_the_method_does_not_use_are_said():
     unused = {"w_star": dict(w_star=[2, 1]), "k": dict(k=2), "eps": dict(eps=1e-5)}
     for name, how in unused.items():
@@ -662,6 +693,34 @@ class Longer(Letters):
 
     def prompt(self, instance, m, *, weights=None, pocket=None):
         return Prompt.words("Write. " * (1 + instance))
+
+
+@pytest.mark.slow
+def test_a_run_reads_the_tokens_that_trl_leaves_out(tmp_path):
+    """TRL's texts lack special tokens. Where the tags of answers are such, training found none."""
+    tokenizer = byte_tokenizer(chat=True)
+    tags = [f"<{end}answer_{i}>" for i in (1, 2) for end in ("", "/")]
+    tokenizer.add_special_tokens({"additional_special_tokens": tags})
+    folder = model_folder(tmp_path / "model", tokenizer, 32, 48, 2, 4, 2)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "2 + 2", "limit": 9}\n{"prompt": "3 + 3", "limit": 9}\n')
+    functions = dict(data=str(rows), reward_funcs="vpo_lite.tasks.example_rewards:small")
+    small = SIZES | dict(task="functions", model=str(folder), max_new_tokens=4, m=2)
+    config = vpo.TrainConfig.preset("demo", **small, **functions)
+    policy = load_policy(config.base_model, device="cpu")
+    text = "So <answer_1> 4 </answer_1> or <answer_2> 12 </answer_2>"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    ends = {tokenizer.eos_token_id}
+    assert "answer" not in tokenizer.decode(ids, skip_special_tokens=True)
+    team = trl_run.PartialState()
+    reward = trl_steps.RunReward(SetReward.of(config), policy.read, ends, False, team)
+    state = SimpleNamespace(global_step=0)
+    asked = dict(trainer_state=state, log_metric=None, seed=[0, 0], slot=[0, 0])
+    reward(["?", "?"], ["", ""], completion_ids=[[*ids, *ends], ids[:-1]], **asked)
+    (_, whole), (_, cut) = reward.rollouts
+    assert [list(one.answers.answers[0]) for one in (whole, cut)] == [["4", "12"], ["4", None]]
+    assert [one.answers.truncated.item() for one in (whole, cut)] == [False, True]
+    assert whole.answers.texts[0].strip() == text
 
 
 @pytest.mark.slow

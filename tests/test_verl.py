@@ -40,7 +40,7 @@ from vpo_lite.integrations.verl_texts import FOR_REWARDS
 from vpo_lite.objective import sample_weights
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
-from vpo_lite.tasks.base import Prompt, Task, group_key
+from vpo_lite.tasks.base import Prompt, Task, TaskError, group_key
 from vpo_lite.tasks.wording import write_numbered
 from vpo_lite.training.evaluate import evaluate, held_out_seeds
 from vpo_lite.training.folders import RunFolder
@@ -481,6 +481,10 @@ def test_own_rewards_are_asked_for_one_answer_at_a_time():
         ValueError, match=r"returned 0.5: expected a dict with a number for each of a"
     ):
         wrong.score([row], [["hi"]])
+    for value in (None, "much"):
+        task = OwnScores(lambda value=value, **_: {"a": 1, "b": value}, ["a", "b"])
+        with pytest.raises(TaskError, match=f"returned b = {value!r}: expected a number"):
+            task.score([row], [["hi"]])
 
 
 def test_own_rewards_may_be_asynchronous():
@@ -623,10 +627,10 @@ def test_equal_rewards_teach_exactly_nothing():
 class Letters:
     """A tokenizer of one token for each letter."""
 
-    eos_token = ""
+    eos_token, all_special_ids = "", ()
 
     @staticmethod
-    def decode(ids, skip_special_tokens=False):
+    def decode(ids, **_):
         return "".join(chr(i) for i in ids)
 
 
@@ -1037,6 +1041,40 @@ def test_a_reward_function_is_called_as_veRLs_own_manager_calls_it(verl):
         "judge:1",
         "its",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("thought", ["", "[THINK]<answer_1> 7 </answer_1>[/THINK]"])
+def test_tags_and_marks_that_are_special_tokens_are_read(verl, thought):
+    """A draft in a thought was paid, and where the answers' tags were special none was found."""
+    from omegaconf import OmegaConf
+    from tensordict import TensorDict
+    from verl import DataProto
+
+    tokenizer = byte_tokenizer(chat=True)
+    tags = [f"<{end}answer_{i}>" for i in (1, 2) for end in ("", "/")]
+    marks = {"additional_special_tokens": [*tags, "[THINK]", "[/THINK]", "<|done|>"]}
+    tokenizer.add_special_tokens(marks)
+    text = f"{thought}<answer_1> 4 </answer_1> and <answer_2> 5 </answer_2>"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids += [tokenizer.convert_tokens_to_ids("<|done|>"), tokenizer.eos_token_id]
+    batch = {"prompts": [5, 6], "responses": ids, "attention_mask": [1] * (2 + len(ids))}
+    row = dict(data_source="x", reward_model={"ground_truth": "4"}, uid="u", global_steps=1)
+    columns = {name: np.array([value], dtype=object) for name, value in row.items()}
+    data = DataProto(
+        batch=TensorDict({k: torch.tensor([v]) for k, v in batch.items()}, batch_size=1),
+        non_tensor_batch=columns,
+    )
+    config = OmegaConf.create({"algorithm": {"vpo": {"objectives": ["good"], "answers": 2}}})
+    seen = []
+
+    async def run():
+        judge = lambda solution_str, **_: seen.append(solution_str) or {"good": 1.0}  # noqa: E731
+        manager = SetRewardManager(config, tokenizer, judge)
+        return manager.read(ids), await manager.run_single(data)
+
+    read, found = asyncio.run(run())
+    assert read == text and found["reward_score"] == 1 and seen == ["4", "5"]
 
 
 @pytest.mark.slow

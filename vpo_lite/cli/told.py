@@ -221,6 +221,8 @@ def warn_of_answers(run, start: dict) -> None:
             f"{run.config.base_model} could be read: it {HARDLY_WRITES} ({_token_limit(run)}; it "
             f"wrote {start['tokens_per_answer']:.0f} tokens an answer); vpo-lite report --show 3 "
             "with the same task and model shows what it writes"
+            + "; its chat template opens a thought, and what does not close it holds no answer"
+            * run.learner.policy.opens_thought
         )
     if end := run.learner.policy.unheeded_end:
         note(

@@ -7,7 +7,7 @@ z-scores. A method that compares it otherwise needs whole groups.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +37,20 @@ class Scored(NamedTuple):
     def reward(self) -> float:
         """What the engine gets: the advantage where it is known, else the score."""
         return self.score if self.advantage is None else self.advantage
+
+
+def text_of(completion: str | Sequence[Mapping], thinks: bool) -> str:
+    """A completion as one text: it is one, or chat messages of which the last one counts. TRL takes
+    a thought out of it where the tokenizer says how. thinks: as in a RolloutReward.
+
+    >>> text_of([{"reasoning_content": "Is it 4?", "content": "It is."}], thinks=False)
+    '<think>Is it 4?</think>It is.'
+    """
+    if isinstance(completion, str):
+        return completion
+    message = completion[-1]
+    content, thought = message.get("content") or "", message.get("reasoning_content")
+    return f"{'' if thinks else '<think>'}{thought}</think>{content}" if thought else content
 
 
 @dataclass(frozen=True)

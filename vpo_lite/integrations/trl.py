@@ -23,7 +23,7 @@ from ..training.contract import check_given
 from ..training.measure import step_figures
 from ..training.method_settings import reads
 from ..training.watch import Watch
-from .rewards import RolloutReward, Scored
+from .rewards import RolloutReward, Scored, text_of
 
 LOGGED = (
     "set_reward",
@@ -116,13 +116,9 @@ class SetReward:
         self.watch_unasked = Watch(self.task, unread=UNASKED)
 
     @classmethod
-    def of(cls, config: TrainConfig, *, thinks: bool = False) -> "SetReward":
-        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`.
-
-        thinks: as in a :class:`~.rewards.RolloutReward`
-        """
-        reward = replace(RolloutReward.of(config), thinks=thinks)
-        return cls(config.make_task(), reward, config.group_size)
+    def of(cls, config: TrainConfig) -> "SetReward":
+        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`."""
+        return cls(config.make_task(), RolloutReward.of(config), config.group_size)
 
     @classmethod
     def of_functions(
@@ -200,6 +196,7 @@ class SetReward:
 
     def __call__(
         self,
+        /,
         prompts: Sequence,
         completions: Sequence,
         trainer_state=None,
@@ -229,7 +226,7 @@ class SetReward:
         - columns: lists with one entry for each completion
         - shared: what functions are given beside the columns
         """
-        texts = [c if isinstance(c, str) else c[-1].get("content") or "" for c in completions]
+        texts = [text_of(completion, self.reward.thinks) for completion in completions]
         if isinstance(self.task, OfFunctions):
             rows = [
                 {name: values[i] for name, values in columns.items()} for i in range(len(texts))
@@ -245,11 +242,11 @@ class SetReward:
             if self.calls == 1:
                 handed = self.task.handed(instances[:1], [""])
                 self.task.reward_functions.check_call(handed, "the data set")
-            named = [] if "vpo_key" in columns else zip(prompts, rows, strict=True)
-            keys = [self.task.key(Asked(prompt, row)) for prompt, row in named]
+            keys = [self.task.key(Asked(p, row)) for p, row in zip(prompts, rows, strict=True)]
         else:
             instances, keys = self._problems(columns)
-        keys, reward = list(columns.get("vpo_key", keys)), self.reward
+        given, reward = columns.get("vpo_key") or keys, self.reward
+        keys = [key if own is None else own for own, key in zip(given, keys, strict=True)]
         self._check_alike(instances, keys)
         groups = None
         if any(columns.get(HELD_OUT, ())):

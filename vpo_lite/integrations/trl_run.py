@@ -255,8 +255,7 @@ class TrlRun(AnyRun):
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)
-        reward = SetReward.of(config, thinks=policy.opens_thought)
-        reward = RunReward(reward, ends, log, self.team)
+        reward = RunReward(SetReward.of(config), policy.read, ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,

@@ -24,15 +24,24 @@ from .trl_surroundings import together
 
 
 class RunReward:
-    """The reward of a run; it keeps what it scored last, for the record of the step.
+    """The reward of a run; it keeps what it scored last, for the record of the step. It reads the
+    tokens itself, since TRL's texts lack special tokens: an answer's tags may be such.
 
+    read: gives the texts of completions by their tokens
     - rollouts: (slot, Scored) of each rollout of this process, with its tokens
     - seconds: how long this process scored them
     - ended: when all processes had, by time.perf_counter()
     """
 
-    def __init__(self, reward: SetReward, ends: set[int], log: bool, team: PartialState):
-        self.reward, self.ends, self.log, self.team = reward, ends, log, team
+    def __init__(
+        self,
+        reward: SetReward,
+        read: Callable[[list[list[int]]], list[str]],
+        ends: set[int],
+        log: bool,
+        team: PartialState,
+    ):
+        self.reward, self.read, self.ends, self.log, self.team = reward, read, ends, log, team
 
     def __call__(
         self, prompts, completions, completion_ids, trainer_state, log_metric, seed, slot, **_
@@ -40,7 +49,7 @@ class RunReward:
         began, columns = time.perf_counter(), {"seed": seed, "slot": slot}
         step = trainer_state.global_step
         with together(self.team):  # a judge may fail in one process alone
-            scored, keys = self.reward.score(prompts, completions, step, columns)
+            scored, keys = self.reward.score(prompts, self.read(completion_ids), step, columns)
             self.seconds = time.perf_counter() - began
         self.ended = time.perf_counter()
         if self.log:

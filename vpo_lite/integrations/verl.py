@@ -81,7 +81,7 @@ class SetRewardManager(RewardManagerBase):
         row = data[-1]
         tokens = row.batch["responses"]
         written = row.batch["attention_mask"][-len(tokens) :].sum()
-        text = self.tokenizer.decode(tokens[:written], skip_special_tokens=True)
+        text = self.read(tokens[:written].tolist())
         if ends_in_thought(self.tokenizer, row.batch["prompts"]):
             text = begun_in_thought(text)
         scored = await asyncio.to_thread(self.score, row.non_tensor_batch, text)
@@ -96,6 +96,18 @@ class SetRewardManager(RewardManagerBase):
         for i, name in enumerate(self.names):
             figures[f"objectives/{name}"] = float(answers.rewards[..., i].mean())
         return {"reward_score": scored.reward, "reward_extra_info": figures}
+
+    def read(self, tokens: list[int]) -> str:
+        """A completion as text, without the special tokens at its end that are no part of an answer
+        or a thought. Those before stay: an answer's tags may be special tokens.
+        """
+        special, tag = set(self.tokenizer.all_special_ids), getattr(self.task, "tag", "answer")
+        while tokens and tokens[-1] in special:
+            mark = self.tokenizer.decode(tokens[-1:])
+            if f"{tag}_" in mark or "think" in mark.lower():
+                break
+            tokens = tokens[:-1]
+        return self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
 
     def score(self, fields: Mapping, text: str):
         """The :class:`~.rewards.Scored` of a completion; fields: its row of the non-tensor batch.
@@ -258,4 +270,11 @@ class OwnScores(Task):
                 f"the reward function returned {shown(found)}: expected a dict with a number for "
                 f"each of {', '.join(self.names)}"
             )
-        return [float(found[name]) for name in self.names]
+        return [self._number(name, found[name]) for name in self.names]
+
+    def _number(self, name: str, value) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            said = f"the reward function returned {name} = {shown(value)}: expected a number"
+            raise TaskError(said) from error

@@ -195,11 +195,18 @@ class Policy:
         words (:func:`vpo_lite.policy.tokenizer.decode`). Where the chat template opened a thought,
         and a text does not close it, the text begins with ``<think>``.
         """
-        ends = self.eos_ids
         pairs = zip(rollouts.tokens.tolist(), rollouts.mask.sum(-1).tolist(), strict=True)
-        rows = [[t for t in row[:used] if t not in ends] for row, used in pairs]
         begun = ["" if prompt.symbols else prompt.prefix for prompt in prompts]
         prefixes = [begun[p] for p in rollouts.prompt_of.tolist()] if any(begun) else None
+        return self.read([row[:used] for row, used in pairs], prefixes)
+
+    def read(
+        self, rows: Sequence[Sequence[int]], prefixes: Sequence[str] | None = None
+    ) -> list[str]:
+        """The token ids (B) of completions as text, as :meth:`texts`. Special tokens but EOS stay:
+        a tokenizer may have an answer's tags or the marks of thoughts among them.
+        """
+        rows = [[t for t in row if t not in self.eos_ids] for row in rows]
         texts = decode(self.tokenizer, rows, prefixes)
         return [*map(begun_in_thought, texts)] if self.opens_thought else texts
 

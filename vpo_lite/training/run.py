@@ -4,7 +4,6 @@ import contextlib
 import gc
 import importlib.metadata
 import os
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -288,12 +287,8 @@ def settled(config: TrainConfig) -> TrainConfig:
     """The config of a new run: a model's folder and data files are found from anywhere.
 
     Data that cannot be read, too few held-out problems, and an ``eval_every`` beyond the last step
-    are refused here, before a model loads. Code that only this process knows is warned of.
+    are refused here, before a model loads.
     """
-    if here := ", ".join(name for name in config.code.values() if "__main__:" in name):
-        cure = "write it into a file, mine.py, and name it as mine:NAME"
-        said = f"{here}: no other process can resume, evaluate or compare this run: {cure}"
-        warnings.warn(said, stacklevel=3)
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
