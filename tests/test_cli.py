@@ -423,6 +423,14 @@ def test_a_run_that_trained_nothing_says_so(silent, kl, said, capsys):
     assert ("differ in their score, so nothing was trained: " in capsys.readouterr().err) is said
 
 
+@pytest.mark.parametrize(
+    "before, now, said", [(0.8, 0.1, True), (0.8, 0.3, False), (0.1, 0, False)]
+)
+def test_a_first_step_that_reads_other_texts_says_so(before, now, said, capsys):
+    told.warn_of_first_step({"parse_rate": before}, SimpleNamespace(parse_rate=now))
+    assert (f"in step 1 {now:.1%} of the answers could be" in capsys.readouterr().err) is said
+
+
 CUT = "in training, 80% of the rollouts were cut off at the token limit (9): raise max_new_tokens"
 FELL = (
     "{} before training, {} after it: the updates damaged the policy; lower --lr, now 0.001, or {}"

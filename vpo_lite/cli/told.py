@@ -236,6 +236,16 @@ def warn_of_answers(run, start: dict) -> None:
     warn_of_truncation(run, "before training", cut=start["truncated_rate"])
 
 
+def warn_of_first_step(start: dict, record) -> None:
+    """Warn of an engine that reads answers otherwise than they are measured."""
+    before, now = start["parse_rate"], record.parse_rate
+    if before > LEAST_READ and now < before / 4:
+        note(
+            f"in step 1 {now:.1%} of the answers could be read, and {before:.1%} before training: "
+            "is a text read otherwise there? --keep-texts 2 keeps some in texts.jsonl"
+        )
+
+
 def warn_of_truncation(run, when: str, **shares: float) -> bool:
     """Warn of rollouts that were cut off; whether there was something to say. shares: as in
     :func:`vpo_lite.training.watch.cut_off`

@@ -37,6 +37,7 @@ from .told import (
     tell_of_records,
     warn_after_training,
     warn_of_answers,
+    warn_of_first_step,
     warn_of_held_out,
     warn_of_one_problem,
     warn_of_requests,
@@ -231,6 +232,8 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
             text = short(record.coverage, record.set_reward, record.valid_rate)
             bar.set_postfix_str(text, refresh=False)
             bar.update()
+            if record.step == 1:
+                warn_of_first_step(start, record)
             return bool(asked_to_stop)
 
         def show(step: int, figures: dict) -> None:
