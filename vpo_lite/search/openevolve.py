@@ -195,9 +195,9 @@ def run_stock(
     scores answers. A script that calls this needs code under ``if __name__ == "__main__"``.
 
     One call of OpenEvolve is one child. With m > 1 the policy is asked once for m children. The
-    next m - 1 calls take the others, which are not grown from the parents that OpenEvolve chose for
-    these calls. :class:`Islands` has no such flaw. A run cannot be repeated exactly, because
-    OpenEvolve draws from sets whose order differs between processes.
+    next m - 1 calls take the others, not grown from the parents that OpenEvolve chose for these
+    calls. A child loses the blanks around it, and ends at three backticks. A run cannot be repeated
+    exactly: OpenEvolve draws from sets whose order varies. :class:`Islands` has no such flaws.
 
     - policy: a name or a folder, as for ``load_policy``
     - task, options, problem: the task's name or class, its options, the seed of the problem
