@@ -58,15 +58,10 @@ def _tell_of_missing(study, folder, found) -> None:
     ):
         if kinds:
             note(f"left out, since {why}: {', '.join(kinds)}")
-    done = {kind: (len(rows), rows[0].config["lr"]) for kind, rows in found.items() if rows}
-    waits = [
-        f"{kind} has {many} of {study.seeds(kind)}"
-        for kind, (many, lr) in done.items()
-        for jobs in [[study.job(kind, lr, seed) for seed in range(study.seeds(kind))]]
-        if any(state(folder, job) == "to do" for job in jobs)
-    ]
+    waits = [kind for kind, rows in found.items() if _is_waited_for(study, folder, rows[0])]
     if waits:
-        note(f"not all runs are finished: {', '.join(waits)}")
+        said = [f"{kind} has {len(found[kind])} of {study.seeds(kind)}" for kind in waits]
+        note(f"not all runs are finished: {', '.join(said)}")
     if study.baseline in missing:
         note(f"nothing is marked + or -: the baseline {study.baseline} is left out")
     elif other := [kind for kind in found if not study.alike(kind, study.baseline)]:
@@ -74,6 +69,14 @@ def _tell_of_missing(study, folder, found) -> None:
             f"never marked + or -, since measured on other problems than {study.baseline} or "
             f"scored otherwise: {', '.join(other)}"
         )
+
+
+def _is_waited_for(study, folder, run) -> bool:
+    """Whether another seed of a run's kind, at its learning rate, is still to be done."""
+    from ..studies.results import state
+
+    jobs = (study.job(run.kind, run.config["lr"], i) for i in range(study.seeds(run.kind)))
+    return any(state(folder, job) == "to do" for job in jobs)
 
 
 def _tell_of_chance(study, found) -> None:
