@@ -109,10 +109,8 @@ def write_report(folders, path, rows: list[dict]) -> Path:
             f"{path}: draws how runs trained, and these models were trained elsewhere; name a run, "
             "too, or leave --html out"
         )
-    series, how = (
-        _series(trained, panels),
-        dict(levels={"coverage": ceiling if single else {}}, width=WIDTH),
-    )
+    series = _series(trained, panels)
+    how = dict(levels={"coverage": ceiling if single else {}}, width=WIDTH)
     by_step, by_tokens = (figures.curves(series, panels, x=x, **how) for x in ("step", TOKENS))
     for figure in (by_step, by_tokens):  # of rates that are all 1 plotly's axis would end at 2
         figure.update_yaxes(autorangeoptions_maxallowed=1.05, col=panels.index("valid_rate") + 1)

@@ -47,7 +47,8 @@ def print_table(study, folder, asked: list[str]) -> None:
 
 
 def _tell_of_missing(study, folder, found) -> None:
-    """Say which kinds have no row, and that nothing is marked without the baseline."""
+    """Say which kinds have no row or lack runs, and that nothing is marked without the baseline."""
+    from ..studies import tables
     from ..studies.results import state
 
     missing = {k: study.tuning(k) for k in study.kinds if k not in found}
@@ -58,10 +59,13 @@ def _tell_of_missing(study, folder, found) -> None:
     ):
         if kinds:
             note(f"left out, since {why}: {', '.join(kinds)}")
-    waits = [kind for kind, rows in found.items() if _is_waited_for(study, folder, rows[0])]
+    waits = []
+    for kind, rows in found.items():
+        done, failures = tables.ended(study, folder, kind, rows[0].config["lr"])
+        if len(done) + failures < study.seeds(kind):
+            waits.append(f"{kind} has {len(rows)} of {study.seeds(kind)}")
     if waits:
-        said = [f"{kind} has {len(found[kind])} of {study.seeds(kind)}" for kind in waits]
-        note(f"not all runs are finished: {', '.join(said)}")
+        note(f"not all runs are finished: {', '.join(waits)}")
     if study.baseline in missing:
         note(f"nothing is marked + or -: the baseline {study.baseline} is left out")
     elif other := [kind for kind in found if not study.alike(kind, study.baseline)]:
@@ -69,14 +73,6 @@ def _tell_of_missing(study, folder, found) -> None:
             f"never marked + or -, since measured on other problems than {study.baseline} or "
             f"scored otherwise: {', '.join(other)}"
         )
-
-
-def _is_waited_for(study, folder, run) -> bool:
-    """Whether another seed of a run's kind, at its learning rate, is still to be done."""
-    from ..studies.results import state
-
-    jobs = (study.job(run.kind, run.config["lr"], i) for i in range(study.seeds(run.kind)))
-    return any(state(folder, job) == "to do" for job in jobs)
 
 
 def _tell_of_chance(study, found) -> None:

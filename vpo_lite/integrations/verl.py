@@ -72,6 +72,7 @@ class SetRewardManager(RewardManagerBase):
         self.instance = functools.lru_cache(4096)(self.task.instance)
         self.names = common_objectives(self.task)
         self.watch = Watch(self.task, unread=UNREAD_ADVICE)
+        self.special = frozenset(tokenizer.all_special_ids)
 
     async def run_single(self, data) -> dict:
         """The reward of a rollout: ``reward_score``, and figures in ``reward_extra_info``.
@@ -101,10 +102,9 @@ class SetRewardManager(RewardManagerBase):
         """A completion as text, without the special tokens at its end that are no part of an answer
         or a thought. Those before stay: an answer's tags may be special tokens.
         """
-        special, tag = set(self.tokenizer.all_special_ids), getattr(self.task, "tag", "answer")
-        while tokens and tokens[-1] in special:
+        while tokens and tokens[-1] in self.special:
             mark = self.tokenizer.decode(tokens[-1:])
-            if f"{tag}_" in mark or "think" in mark.lower():
+            if f"{self.task.tag}_" in mark or "think" in mark.lower():
                 break
             tokens = tokens[:-1]
         return self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)

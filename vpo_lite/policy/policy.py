@@ -206,7 +206,8 @@ class Policy:
         """The token ids (B) of completions as text, as :meth:`texts`. Special tokens but EOS stay:
         a tokenizer may have an answer's tags or the marks of thoughts among them.
         """
-        rows = [[t for t in row if t not in self.eos_ids] for row in rows]
+        ends = self.eos_ids
+        rows = [[t for t in row if t not in ends] for row in rows]
         texts = decode(self.tokenizer, rows, prefixes)
         return [*map(begun_in_thought, texts)] if self.opens_thought else texts
 

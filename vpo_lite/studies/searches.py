@@ -156,16 +156,16 @@ def finished(study: Study, folder) -> dict[str, list[SearchResult]]:
     from other data or code than a run or another search.
     """
     found: dict[str, list[SearchResult]] = {}
-    there = [s for s in searches(study, folder) if s.file(folder).exists()]
-    for search in there:
-        found.setdefault(search.kind, []).append(read_search(folder, search))
     made = [
         (result_path(folder, study.job(kind, run.config["lr"], run.seed)), run.made_from)
         for kind, runs in chosen(study, folder).items()
         for run in runs
     ]
-    rows = [row for kind in found.values() for row in kind]  # in the order of the searches
-    made += [(s.file(folder), row.made_from) for s, row in zip(there, rows, strict=True)]
+    for search in searches(study, folder):
+        if (path := search.file(folder)).exists():
+            row = read_search(folder, search)
+            found.setdefault(search.kind, []).append(row)
+            made.append((path, row.made_from))
     check_alike(made)
     return found
 

@@ -202,7 +202,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
         tokens = row["training_tokens"]
         tokens = f"{tokens / 1000:.0f} k" if tokens >= 10_000 else f"{tokens:.0f}"
         rate = f"{row['lr']:g}" if row["training_answers"] else ""
-        _, failed = _ended(study, folder, kind, row["lr"])
+        _, failed = ended(study, folder, kind, row["lr"])
         cells = [study.kinds[kind].label, _runs(row["seeds"], failed), rate, tokens]
         for figure in figures:
             shown = "" if row[figure] is None else f"{row[figure]:.3f}"
@@ -214,7 +214,7 @@ def markdown(study: Study, folder, figures: Sequence[str]) -> str:
     return markdown_table(heads, lines)
 
 
-def _ended(study: Study, folder, kind: str, lr: float) -> tuple[list[Job], int]:
+def ended(study: Study, folder, kind: str, lr: float) -> tuple[list[Job], int]:
     """The finished runs of a kind at a learning rate, and how many failed."""
     jobs = [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
     states = [state(folder, job) for job in jobs]
@@ -248,7 +248,7 @@ def at_every_rate(study: Study, folder, kind: str, figures) -> dict[float, AtRat
     """
     rows, read = {}, []
     for lr in study.every_rate(kind):
-        jobs, failed = _ended(study, folder, kind, lr)
+        jobs, failed = ended(study, folder, kind, lr)
         done = [read_result(study, folder, job) for job in jobs]
         if done or failed:
             means = {f: _mean([value(run, f) for run in done]) for f in figures}
