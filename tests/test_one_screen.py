@@ -398,6 +398,10 @@ def test_a_recording_of_three_methods(page):
 def test_after_training(page, methods):
     put(page, TRAINED[methods], trained=True)
     check(page, boards=methods, sizes=(SMALL, LARGE), large=methods <= 2)
+    page.kernel("lab.change(K=128)")
+    page.wait_text(".vpo-status", "K = 128: correlation")
+    _, top, _, bottom = measure(page, SMALL)["others"]["status"]
+    assert bottom - top < 30, "a second line, with large letters"
 
 
 BOARD_AT = """() => { const top = (s) => document.querySelector(s).getBoundingClientRect().top;

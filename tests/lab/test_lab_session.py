@@ -124,17 +124,24 @@ def test_the_status_line_says_what_a_turned_knob_does_at_rest(slow):
     assert "Train starts <b>GRPO</b> from step 1" in status_line(lab.view())
     lab.change(methods="vpo")
     assert "Train starts" not in status_line(lab.view())
-    replayed = Lab.replay("few_weights/K-1", panel="plain")
+
+
+@pytest.mark.parametrize("recording", ["few_weights/K-1", "three_methods/seed-0"])
+def test_the_status_line_says_what_the_knob_of_K_changes(recording):
+    """With several methods nothing in sight moved."""
+    replayed = Lab.replay(recording, panel="plain")
 
     def correlation(K):
-        found = re.search(r"K = (\d+): (0\.\d\d) corr", status_line(replayed.change(K=K).view()))
+        said = status_line(replayed.change(K=K).view())
+        found = re.search(r"K = (\d+): correlation ([01]\.\d\d) with K = ∞", said)
         assert int(found[1]) == K
         return float(found[2])
 
-    assert correlation(2) < correlation(8) < correlation(128)
+    assert correlation(1) < correlation(2) < correlation(8) <= correlation(128)
     anew = status_line(dataclasses.replace(replayed.view(), restart="seed"))
     assert "Press <b>Train anew</b>" in anew and "correlation" not in anew, "they fit in one line"
-    assert "K = ∞: scores by all weights" in status_line(replayed.change(K="inf").view())
+    assert "K = ∞: all weights" in status_line(replayed.change(K="inf").view())
+    assert ("seed 0" in status_line(replayed.view())) == (recording == "few_weights/K-1")
 
 
 @pytest.mark.slow

@@ -128,10 +128,11 @@ def status_line(view: View) -> Html:
         if view.state == "running" and not view.restart:
             left = pace * (view.config.steps - min(done))
             parts.append(f"about {left:.0f} s left ({pace:.1f} s a step)")
-    problem = f"{where(view)}, seed {view.config.seed}"
-    parts.append(_aside(problem) if any(done) else problem)
-    if any(done) and not view.busy:
-        parts += _at_rest(view)
+    rest = _at_rest(view) if any(done) and not view.busy else []
+    if not rest or len(runs) < 3:  # all that there is to say fits in one line
+        problem = where(view) + f", seed {view.config.seed}" * (not rest or len(runs) == 1)
+        parts.append(_aside(problem) if any(done) else problem)
+    parts += rest
     if view.restart:
         parts.append(html("Changed: {}. Press <b>Train anew</b>.", view.restart))
     elif view.message:
@@ -161,15 +162,16 @@ def _at_rest(view: View) -> list[Html]:
     if view.methods != view.active:
         named = " + ".join(look(method).text for method in view.methods)
         return [html("Train starts <b>{}</b> from step 1", named)]
-    if view.agreement is None or view.message or len(view.active) > 1:
+    if view.agreement is None or view.message:
         return []
-    K, exact = view.config.K, "K = ∞: scores by all weights"
+    K, said = view.config.K, "K = ∞: all weights"
     if K < math.inf:
-        exact = f"K = {K:,}: {view.agreement:.2f} correlation with scores by all weights"
-    return [_aside(exact)]
+        said = f"K = {K:,}: correlation {view.agreement:.2f} with K = ∞"
+    said = html('<span title="of the scores of this step\'s rollouts">{}</span>', said)
+    return [said if len(view.active) < 3 else _aside(said)]
 
 
-def _aside(said: str) -> Html:
+def _aside(said: Html | str) -> Html:
     """Left out with large letters, which have no room for it: a line more would move the board."""
     return html('<span class="vpo-aside">{}</span>', said)
 
