@@ -60,30 +60,15 @@ def evaluate_flags(made, arguments) -> None:
 
 def evaluate_runs(options) -> int:
     with requests():
-        from ..files import digest
-        from ..policy.adapter import adapter_folder
-        from ..policy.loading import load_policy
-        from ..policy.shipped import name_of_folder
-        from ..tasks.records import counted
-        from ..training.digests import digests_now, named, other_now
         from ..training.evaluate import check_answers, evaluate, held_out_seeds
         from ..training.finished import check_method
-        from ..training.folders import ADAPTER_FOLDER, CONFIG, RunFolder
+        from ..training.folders import RunFolder
         from ..training.memory import enough_memory
-        from ..training.side_by_side import intervals, table
 
         folder = RunFolder.open(options.folder)
         config = folder.config()
         check_method(folder, config)
-        own = options.adapter is None and options.model is None
-        if own and not folder.finished:
-            cure = f"go on with: {folder.go_on}"
-            if folder.engine().name == "verl":
-                cure = "README.md there says how to get the adapter from veRL; add --adapter FOLDER"
-            raise Wrong(f"{options.folder}: not finished; {cure}")
-        trained = folder.path / ADAPTER_FOLDER
-        if own and not trained.is_dir():
-            raise Wrong(f"{trained}: is not there; put it back, or name another --adapter")
+        _check_source(options, folder)
         if options.alpha is not None:
             (alpha,) = (option for option in config.options() if option.name == "alpha")
             config = config.but(alpha=alpha.read(options.alpha))
@@ -98,37 +83,12 @@ def evaluate_runs(options) -> int:
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
         warn_of_equal_problems(task, problems)
-        if own:
-            base = name_of_folder(config.base_model)  # the adapter may name another one
-            policy = load_policy(folder.path, base=base, device=options.device)
-        elif options.model is not None:
-            how = dict(dtype=config.dtype, load_in=config.load_in, device=options.device)
-            policy = load_policy(options.model, **how)
+        policy = _policy(options, folder, config)
+        if options.model is not None:
             is_folder = os.path.isdir(options.model)
-            config = config.but(
-                model=os.path.abspath(options.model) if is_folder else options.model
-            )
-        else:
-            if adapter_folder(options.adapter) is None:
-                kept = sorted(map(str, folder.path.glob(f"{ADAPTER_FOLDER}*"))) or ["none"]
-                cure = f"of this run there is {', '.join(kept)}"
-                raise Wrong(f"--adapter {options.adapter}: holds no trained adapter; {cure}")
-            how = dict(base=config.base_model, dtype=config.dtype, device=options.device)
-            policy = load_policy(options.adapter, **how)
-    changed = [n for n in other_now(folder.digests(), config) if n != "method"]
-    if answers < config.compared_size:
-        sets = f"sets of {config.compared_size}"
-        said = f"set reward and coverage are of sets of {answers}, and those of the run of {sets}"
-        said = f"`vpo-lite compare` cannot read this, it compares {sets}" if options.json else said
-        note(f"--answers {answers}: {said}")
-    if changed:
-        what = ", ".join(named(config, name) for name in changed)
-        note(f"changed since the run; measured with the present version: {what}")
-    if config.single and options.problems not in (None, 1):
-        note(
-            f"the run trained on one {task.noun} and is measured on that one: --problems "
-            f"{options.problems} does nothing"
-        )
+            name = os.path.abspath(options.model) if is_folder else options.model
+            config = config.but(model=name)
+    _tell_of_differences(options, folder, config, task, answers)
     tell_of_records(config)
     if not options.json:
         print("measuring the policy", file=sys.stderr)
@@ -139,19 +99,87 @@ def evaluate_runs(options) -> int:
     ):
         asked = dict(problems=problems, answers=answers, seed=seed, tell=tell, keep=keep)
         figures = evaluate(policy, config, **asked)
+    _print(options, folder, config, figures, answers=answers, seed=seed, task=task)
+    return 0
+
+
+def _check_source(options, folder) -> None:
+    """Raise Wrong where there is no policy to measure."""
+    from ..policy.adapter import adapter_folder
+    from ..training.folders import ADAPTER_FOLDER
+
+    if options.model is not None:
+        return
+    if options.adapter is not None:
+        if adapter_folder(options.adapter) is None:
+            kept = sorted(map(str, folder.path.glob(f"{ADAPTER_FOLDER}*"))) or ["none"]
+            cure = f"of this run there is {', '.join(kept)}"
+            raise Wrong(f"--adapter {options.adapter}: holds no trained adapter; {cure}")
+        return
+    if not folder.finished:
+        cure = f"go on with: {folder.go_on}"
+        if folder.engine().name == "verl":
+            cure = "README.md there says how to get the adapter from veRL; add --adapter FOLDER"
+        raise Wrong(f"{options.folder}: not finished; {cure}")
+    trained = folder.path / ADAPTER_FOLDER
+    if not trained.is_dir():
+        raise Wrong(f"{trained}: is not there; put it back, or name another --adapter")
+
+
+def _policy(options, folder, config):
+    """The policy that is asked for: a model, an adapter, or that of the run."""
+    from ..policy.loading import load_policy
+    from ..policy.shipped import name_of_folder
+
+    if options.model is not None:
+        how = dict(dtype=config.dtype, load_in=config.load_in)
+        return load_policy(options.model, device=options.device, **how)
+    if options.adapter is not None:
+        how = dict(base=config.base_model, dtype=config.dtype)
+        return load_policy(options.adapter, device=options.device, **how)
+    base = name_of_folder(config.base_model)  # the adapter may name another one
+    return load_policy(folder.path, base=base, device=options.device)
+
+
+def _tell_of_differences(options, folder, config, task, answers: int) -> None:
+    """Notes on what is measured otherwise than the run measured it."""
+    from ..training.digests import TOKENIZER, named, other_now
+
+    if answers < config.compared_size:
+        sets = f"sets of {config.compared_size}"
+        said = f"set reward and coverage are of sets of {answers}, and those of the run of {sets}"
+        said = f"`vpo-lite compare` cannot read this, it compares {sets}" if options.json else said
+        note(f"--answers {answers}: {said}")
+    # Another model has its own tokenizer.
+    expected = {"method"} if options.model is None else {"method", TOKENIZER}
+    if changed := [n for n in other_now(folder.digests(), config) if n not in expected]:
+        what = ", ".join(named(config, name) for name in changed)
+        note(f"changed since the run; measured with the present version: {what}")
+    if config.single and options.problems not in (None, 1):
+        note(
+            f"the run trained on one {task.noun} and is measured on that one: "
+            f"--problems {options.problems} does nothing"
+        )
+
+
+def _print(options, folder, config, figures: dict, *, answers: int, seed: int, task) -> None:
+    from ..files import digest
+    from ..tasks.records import counted
+    from ..training.digests import digests_now
+    from ..training.folders import CONFIG
+    from ..training.side_by_side import intervals, table
+
     if options.json:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {} if options.model is None else {"model": config.model}
         how |= {"alpha": config.alpha, "seed": seed, "files": digests_now(config)}
         how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
-        print_json(how | figures)
-    else:
-        size = min(config.compared_size, answers)
-        row = figures | {"method": config.method, "set": size}
-        lines = [table([row], terminal_width()), intervals(figures)]
-        print("\n".join(line for line in lines if line))
-    return 0
+        return print_json(how | figures)
+    size = min(config.compared_size, answers)
+    row = figures | {"method": config.method, "set": size}
+    lines = [table([row], terminal_width()), intervals(figures)]
+    print("\n".join(line for line in lines if line))
 
 
 def _check_new(file: Path) -> None:
