@@ -40,6 +40,7 @@ FIGURES = {
     "weight_simplex": lambda: figures.weight_simplex(
         R3, exact_shares(R3), W=np.full((5, 3), 1 / 3)
     ),
+    "weight_clouds": lambda: figures.weight_clouds({"few": R3[:3], "one": R3[3:4]}),
     "decomposition": lambda: figures.decomposition(BARS, TABLES, objectives=["a", "b"]),
 }
 
@@ -195,6 +196,21 @@ def test_the_envelope_is_the_max_of_the_lines():
     )
     assert {0.4, 0.6} <= set(np.round(x, 9))  # where the winner changes
     assert drawn(figure, name="answer 3 wins 20 %")
+
+
+def test_a_cloud_counts_the_weights_at_each_place():
+    W = np.array([[0.5, 0.5, 0.0], [0.51, 0.49, 0.0], [0.0, 0.2, 0.8]])
+    figure = figures.weight_clouds({"all": W, "last": W[2:]}, objectives=("a", "b", "c"))
+    places = [[*zip(t.a, t.b, t.c, t.customdata, strict=True)] for t in figure.data]
+    assert places == [[(0, 0.2, 0.8, 1), (0.5, 0.5, 0, 2)], [(0, 0.2, 0.8, 1)]]
+    sizes = figure.data[0].marker.size
+    assert sizes[1] / sizes[0] == pytest.approx(2**0.5), "areas are counts"
+    assert "last c" not in texts(figure.layout.to_plotly_json()) and "corners a, b, c" in (
+        figures.in_words(figure)
+    )
+    for odd in ({}, {"all": W[:, :2]}, {"all": W[0]}):
+        with pytest.raises(ValueError, match=r"expected \(K, 3\) each"):
+            figures.weight_clouds(odd)
 
 
 def test_an_answer_that_wins_nowhere_is_in_the_legend_of_the_simplex():

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 _NAMES = {  # module -> what is public of it; a module named as a figure would hide that figure
-    "rewards": "RED_TO_BLUE SIGNED decomposition objective_space upper_envelope weight_simplex",
+    "rewards": "RED_TO_BLUE SIGNED decomposition objective_space upper_envelope weight_clouds "
+    "weight_simplex",
     "series": "best_at_k curves lines over_counts set_reward_against_K set_reward_against_alpha",
     "parts": "clouds dots finish live room",
     "words": "in_words listed",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .rewards import decomposition as decomposition
     from .rewards import objective_space as objective_space
     from .rewards import upper_envelope as upper_envelope
+    from .rewards import weight_clouds as weight_clouds
     from .rewards import weight_simplex as weight_simplex
     from .series import best_at_k as best_at_k
     from .series import curves as curves

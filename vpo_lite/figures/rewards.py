@@ -160,6 +160,44 @@ def weight_simplex(
     return figure.update_layout(ternary_sum=left, legend=upright)
 
 
+def weight_clouds(
+    drawn: Mapping[str, ArrayLike],
+    *,
+    objectives: Sequence[str] | None = None,
+    title: str | None = None,
+    width: int = 840,
+) -> go.Figure:
+    """Sampled weights for three objectives, a triangle for each entry, side by side.
+
+    drawn {label: W (K, 3)}. A dot grows with the number of weights within 0.025 of it. ValueError
+    for none, or for another d.
+    """
+    if not drawn or any(np.ndim(W) != 2 or np.shape(W)[1] != 3 for W in drawn.values()):
+        given = ", ".join(f"{label}: {np.shape(W)}" for label, W in drawn.items()) or "none"
+        raise ValueError(f"drawn has shapes {given}: expected (K, 3) each")
+    names = objectives or [f"objective {k + 1}" for k in range(3)]
+    cells = dict(specs=[[{"type": "ternary"}] * len(drawn)], horizontal_spacing=0.12)
+    titles = [f"{label}<br><br>{names[0]}" for label in drawn]  # beyond the dots in the corner
+    figure = make_subplots(1, len(drawn), subplot_titles=titles, **cells)
+    for column, (label, W) in enumerate(drawn.items(), start=1):
+        rounded = (np.asarray(W, float) * 20).round() / 20
+        (a, b, c), people = np.unique(rounded.T, axis=1, return_counts=True)
+        marker = {"size": 3.6 * np.sqrt(people), "color": "black", "opacity": 0.6}
+        dot = dict(mode="markers", marker=marker, customdata=people, name=label, cliponaxis=False)
+        figure.add_scatterternary(a=a, b=b, c=c, **dot, row=1, col=column)
+        hover = "%{customdata} weights near (%{a:.2f}, %{b:.2f}, %{c:.2f})<extra></extra>"
+        figure.data[-1].update(hovertemplate=hover)
+    clear = "rgba(0,0,0,0)"  # for the words of the figure: the titles show this name
+    for axis, name in zip("abc", names, strict=True):
+        font = {"size": 16, "color": clear} if axis == "a" else {"size": 16}
+        text = name if axis == "a" else f"<br>{name}"
+        style = {"title": {"text": text, "font": font}, "showticklabels": False}
+        figure.update_ternaries({f"{axis}axis": style})
+    figure = finish(figure, title, width, 360)
+    figure.update_ternaries(sum=1).update_annotations(yshift=2, font_size=16)
+    return figure.update_layout(showlegend=False)
+
+
 def decomposition(
     coverage: Mapping[str, float],
     correlations: Mapping[str, ArrayLike],
