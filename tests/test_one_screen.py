@@ -523,3 +523,20 @@ def test_the_same_under_voila(folder, browser):
           document.querySelector('.vpo-lab').getBoundingClientRect().height]""")
         assert whole > panel > 800, "a printed page has all of the panel"
         page.page.close()
+
+
+def test_a_maze_that_somebody_draws_has_its_tools_in_sight(page):
+    """They stood below the board, and so did why a square could not be painted."""
+    page.kernel("""
+import envs
+from vpo_lite.lab.player import Canvas
+stage.children = [Canvas(envs.generate("lite-6x6", 1000))]""")
+    page.page.set_viewport_size(dict(zip(("width", "height"), SMALL, strict=True)))
+    page.page.click(".vpo-canvas button.edit")
+    page.page.click(".vpo-canvas button[data-tool='.']")
+    page.page.evaluate("() => document.querySelector('.vpo-canvas').scrollIntoView()")
+    page.page.locator(".vpo-canvas svg.maze").click(position={"x": 60, "y": 60})  # E
+    page.wait_text(".vpo-canvas .note", "E can be moved")
+    for part in ("svg.maze", "button.edit", ".note", "button[data-tool='E']"):
+        box = page.page.locator(f".vpo-canvas {part}").bounding_box()
+        assert 0 < box["y"] and box["y"] + box["height"] < SMALL[1] - 30, part

@@ -5,6 +5,7 @@
 
 const CELL = 64, MARGIN = 30, FAR = 5;
 const LEAST = 9, LEAST_LARGE = 16; // pixels of the smallest letter in a picture
+const ROOMY = 640; // pixels, from which on a board alone leaves half of them to its tools
 const BLACK = "#000000", FLOOR = "#FFFFFF", WALL = "#3B3B3B", LINE = "#C8C8C8";
 const TOOLS = [
   ["#", "wall", "w"], [".", "floor", " "], ["G", "gold", "g"], ["D", "diamond", "d"],
@@ -63,6 +64,7 @@ const CSS = `
 }
 .vpo-board .tools { grid-column: 1 / -1; }
 .vpo-board .tools.aside { grid-column: auto; align-self: end; margin: 0 0 8px; }
+.vpo-board .tools.top { align-self: start; margin-top: 1.8em; }
 .vpo-board .tools { display: flex; flex-wrap: wrap; gap: 5px; margin-top: 8px; }
 .vpo-board button { font: inherit; color: inherit; background: var(--jp-layout-color2, #eee); border: 2px solid transparent;
   border-radius: 4px; padding: 2px 9px; cursor: pointer; }
@@ -319,7 +321,8 @@ function render({ model, el }) {
     queued = false;
     const groups = model.get("groups").length ? model.get("groups") : [{ title: "", routes: [] }];
     const grid = rows(), [one, two] = model.get("large") ? [400, 780] : [240, 600]; // pixels, below which so many columns fit
-    const columns = shelf.clientWidth < one ? 1 : Math.min(groups.length, shelf.clientWidth < two ? 2 : 3);
+    const alone = groups.length === 1 && model.get("editable") && shelf.clientWidth >= ROOMY; // the tools stand beside it, or they would be out of sight
+    const columns = alone ? 2 : shelf.clientWidth < one ? 1 : Math.min(groups.length, shelf.clientWidth < two ? 2 : 3);
     shelf.style.setProperty("--columns", columns);
     root.classList.toggle("large", model.get("large"));
     root.classList.toggle("texts", !model.get("text"));
@@ -343,7 +346,8 @@ function render({ model, el }) {
     text.textContent = model.get("description");
     root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
     root.dataset.text = draft;
-    tools.classList.toggle("aside", groups.length > 2 && groups.length % columns > 0);
+    tools.classList.toggle("aside", alone || (groups.length > 2 && groups.length % columns > 0));
+    tools.classList.toggle("top", alone);
     root.dataset.groups = groups.map((g) => g.title).join("|");
     walk();
   }
