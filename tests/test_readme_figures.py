@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from test_study_page import study_page
 
+from vpo_lite.intervals import t_interval
 from vpo_lite.studies import results, tables
 
 ROOT = Path(__file__).parent.parent
@@ -158,20 +159,20 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
             for kind in study_page.PAIR
         ]
         if name == "hard-8x8":
-            tokens = tables.means(study, folder, ["tokens"])
-            afford = 30 * tokens["grpo_x3"]["tokens"] / tokens["vpo"]["tokens"]
-            ours, theirs = (
-                study_page.curve(results.chosen(study, folder), kind, "any")
-                for kind in study_page.PAIR
-            )
-            at_tokens = np.interp(afford, np.arange(1, 31), ours) - theirs[29]
+            rates = [results.chosen_rate(study, folder, kind) for kind in study_page.PAIR]
+            lead, spread = study_page.at_pair(name, rates, "any@30", equal_tokens=True)
+            at_tokens = lead, *t_interval(lead, [spread])
         of_five = results.chosen_rate(study, folder, "grpo_x3")
         study = study_page.read(name)
         assert of_five < results.chosen_rate(study, folder, "grpo_x3")
         one_run[name] = tables.difference(study, folder, "vpo", "any@30").mean
     assert {name for name, lead in leads.items() if lead.sure == 1} == {"hard-8x8", "paper-9x9"}
-    text = "by {:.3f} on hard mazes ({:.3f} with as many tokens), by {:.3f} on `paper-9x9`"
-    text = text.format(leads["hard-8x8"].mean, at_tokens, leads["paper-9x9"].mean)
+    anew = study_page.lead("hard-8x8", "any@30", equal_tokens=True)
+    text = (
+        "by {:.3f} on hard mazes, by {:.3f} on `paper-9x9`. At equal tokens it is {:.3f} on hard "
+    )
+    text += "mazes ({:.3f} to {:.3f}; with rates chosen anew {:.3f}, {:.3f} to {:.3f})"
+    text = text.format(leads["hard-8x8"].mean, leads["paper-9x9"].mean, *at_tokens, *anew[:3])
     assert text.replace("0.", ".") in told, text
     assert gains == {"programs": [False] * 2, "hard-8x8": [True, False], "paper-9x9": [True] * 2}
     text = "VPO led by {hard-8x8:.3f} (hard mazes), {paper-9x9:.3f} (`paper-9x9`), {programs:.3f} ("
@@ -241,7 +242,7 @@ def test_what_the_study_found_in_short():
     assert ahead == {"paper-9x9": {10, 30}, "hard-8x8": {10, 30}, "programs": set(), "hops": set()}
     assert [round(min(gains)), round(max(gains))] == [1, 2]
     row = (
-        "| our study | 10 or 30 answers, two of four tasks: 1 to 2 % more | 3 answers: on no task "
+        "| our study | 10 or 30 answers, on mazes: 1 to 2 % more | 3 answers, or other tasks: not "
     )
     assert f"{row}significantly more |" in README
 

@@ -627,15 +627,6 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert [x.sure for x in above["grpo_x3"]] == [1, 1]
     assert [x.sure for x in above["vpo"]] == [1, 0]
     assert above["vpo"][1][:3] == pytest.approx((0.018, -0.004, 0.041), abs=0.0006)
-    for name, afford, lead in (("hard-8x8", 27, 0.009), ("paper-9x9", 29, 0.006)):
-        study = study_page.at_those_rates(name)
-        tokens = tables.means(study, results.SHIPPED / name, ["tokens"])
-        k = 30 * tokens["grpo_x3"]["tokens"] / tokens["vpo"]["tokens"]
-        found = results.chosen(study, results.SHIPPED / name)
-        ours, theirs = (study_page.curve(found, kind, "any") for kind in study_page.PAIR)
-        assert round(k) == afford
-        found = np.interp(k, np.arange(1, 31), ours) - theirs[29]
-        assert found == pytest.approx(lead, abs=0.0006)
     slow, fast = (
         np.mean([run["any"] for run in runs("hard-8x8", "vpo", lr)], axis=0) for lr in (4e-4, 1e-3)
     )
@@ -645,6 +636,32 @@ def test_the_comparison_at_the_rates_of_five_runs():
     assert tables.difference(slower, folder, "vpo", "any@10").sure == 1
     other = np.mean([run["any"][2] for run in runs("paper-9x9", "grpo_x3", 4e-4)])
     assert other == pytest.approx(0.770, abs=0.0006)
+
+
+@pytest.mark.slow
+def test_the_leads_at_equal_tokens():
+    for name, afford, told in (
+        ("hard-8x8", 27, {30: (0.009, -0.002, 0.021), 10: (0.002, -0.010, 0.015)}),
+        ("paper-9x9", 29, {30: (0.006, 0.003, 0.010)}),
+    ):
+        study = study_page.at_those_rates(name)
+        found = results.chosen(study, results.SHIPPED / name)
+        tokens = tables.means(study, results.SHIPPED / name, ["tokens"])
+        ratio = tokens["grpo_x3"]["tokens"] / tokens["vpo"]["tokens"]
+        assert round(30 * ratio) == afford
+        rates = [tokens[kind]["lr"] for kind in study_page.PAIR]
+        for k, figures in told.items():
+            pair = name, rates, f"any@{k}"
+            mean, spread = study_page.at_pair(*pair, equal_tokens=True)
+            assert (mean, *t_interval(mean, [spread])) == pytest.approx(figures, abs=6e-4)
+            ours, theirs = (study_page.curve(found, kind, "any") for kind in study_page.PAIR)
+            by_hand = np.interp(k * ratio, np.arange(1, 31), ours) - theirs[k - 1]
+            assert mean == pytest.approx(by_hand, abs=1e-4)
+            gap = tables.difference(study, results.SHIPPED / name, "vpo", f"any@{k}")
+            mean, spread = study_page.at_pair(*pair)
+            assert (mean, *t_interval(mean, [spread])) == pytest.approx(gap[:3], abs=1e-9)
+    anew = study_page.lead("hard-8x8", "any@30", equal_tokens=True)
+    assert anew[:3] == pytest.approx((0.013, 0.001, 0.024), abs=6e-4)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 
 from vpo_lite.files import read_json
-from vpo_lite.intervals import noise, total
+from vpo_lite.intervals import Noise, noise, total
 from vpo_lite.markup import markdown_table
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
@@ -159,10 +159,10 @@ def rates_of_all_seeds() -> str:
 
 
 @cache
-def runs_of_all_seeds(name: str) -> dict[str, dict[float, list[results.Result]]]:
-    """VPO's and GRPO's runs by learning rate, where all seeds were run."""
+def runs_of_all_seeds(name: str, kinds=PAIR) -> dict[str, dict[float, list[results.Result]]]:
+    """The runs of these kinds by learning rate, where all seeds were run."""
     study, found = read(name), {}
-    for kind in PAIR:
+    for kind in kinds:
         jobs = {
             lr: [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
             for lr in with_all_seeds(study, kind)
@@ -189,37 +189,76 @@ def choices(name: str) -> dict[tuple[float, float], float]:
     return {pair: times / len(draws) for pair, times in Counter(zip(*best, strict=True)).items()}
 
 
-def lead(name: str, figure: str) -> tables.Difference:
+def at_pair(name: str, rates, figure: str, kinds=PAIR, equal_tokens=False) -> tuple[float, Noise]:
+    """How far the first kind is ahead of the second at these rates, and the noise of this lead.
+
+    equal_tokens: of any@k or another curve. The first kind then draws as many answers as it writes
+    with the tokens of k answers of the second: a number between two whole ones, at most 30.
+    """
+    runs = [runs_of_all_seeds(name, kinds)[kind][lr] for kind, lr in zip(kinds, rates, strict=True)]
+    ours, others = (np.array([run.per_problem[figure] for run in of]) for of in runs)
+    gaps = ours.mean(axis=0) - others.mean(axis=0)
+    first, second = ours.mean(axis=1), others.mean(axis=1)
+    if equal_tokens:
+        curve, k = figure.split("@")
+        tokens = [np.mean([run.last["tokens"] for run in of]) for of in runs]
+        afford, ks = int(k) * tokens[1] / tokens[0], np.arange(1, 31)
+        first = np.array([np.interp(afford, ks, run.last[curve]) for run in runs[0]])
+    lead = float(first.mean() - second.mean())
+    return lead, total([noise(gaps), noise(first), noise(second)])
+
+
+Parts = list[tuple[float, tuple[float, Noise]]]  # of a mixture: its share, a mean and its noise
+
+
+def mixed(parts: Parts) -> tables.Difference:
+    """The mean of a mixture of t distributions, and its middle 95 %."""
+    low, high = (
+        brentq(lambda x, below=below: _below(parts, x) - below, -1, 1) for below in (0.025, 0.975)
+    )
+    return tables.Difference(sum(share * mean for share, (mean, _) in parts), low, high, 0)
+
+
+def chance(parts: Parts) -> float:
+    """The two-sided p-value of such a lead: twice the smaller share of the mixture beside 0."""
+    below = _below(parts, 0)
+    return 2 * min(below, 1 - below)
+
+
+def _below(parts: Parts, x: float) -> float:
+    """The share of the mixture below x."""
+    return sum(
+        share * student.cdf((x - mean) / spread.variance**0.5, spread.freedom)
+        for share, (mean, spread) in parts
+    )
+
+
+def parts_of(name: str, figure: str, **how) -> Parts:
+    """VPO's lead over GRPO at each pair of rates, with the share of :func:`choices`."""
+    pairs = choices(name).items()
+    return [(share, at_pair(name, rates, figure, **how)) for rates, share in pairs]
+
+
+def lead(name: str, figure: str, **how) -> tables.Difference:
     """VPO's lead over GRPO where the choice of the rates is a source of chance, too.
 
     A mixture: with the share of :func:`choices` the lead at each pair of rates, which has the t
     distribution that its interval is taken from. The 95 % interval is the middle of the mixture.
     """
-    parts, runs = [], runs_of_all_seeds(name)
-    for rates, share in choices(name).items():
-        ours, others = (
-            np.array([run.per_problem[figure] for run in runs[kind][lr]])
-            for kind, lr in zip(PAIR, rates, strict=True)
-        )
-        gaps = ours.mean(axis=0) - others.mean(axis=0)
-        spread = total([noise(gaps), noise(ours.mean(axis=1)), noise(others.mean(axis=1))])
-        parts.append((share, gaps.mean(), spread))
-    low, high = (
-        brentq(
-            lambda x, below=below: (
-                sum(
-                    share * student.cdf((x - mean) / spread.variance**0.5, spread.freedom)
-                    for share, mean, spread in parts
-                )
-                - below
-            ),
-            -1,
-            1,
-        )
-        for below in (0.025, 0.975)
-    )
-    mean = sum(share * mean for share, mean, _ in parts)
-    return tables.Difference(float(mean), low, high, len(ours))
+    return mixed(parts_of(name, figure, **how))
+
+
+def holm(values) -> list[float]:
+    """These p-values, corrected for their number. Source: Holm, 1979.
+
+    The smallest times n, the next times n - 1, and so on; none below the one before it.
+    """
+    values = np.asarray(values)
+    order = values.argsort()
+    times = np.arange(len(values), 0, -1)
+    corrected = np.empty(len(values))
+    corrected[order] = np.maximum.accumulate(values[order] * times).clip(max=1)
+    return corrected.tolist()
 
 
 def rates_chosen_anew() -> str:
