@@ -70,7 +70,7 @@ def test_how_many_comparisons_the_tables_make():
         _, _, *rows = [line.strip(" |").split(" | ") for line in table.splitlines()]
         marked = {i for row in rows for i, cell in enumerate(row) if cell.endswith((" +", " -"))}
         count += len(marked) * (len(rows) - 1)  # the baseline has no marks
-    assert count == pytest.approx(895, abs=5) and 0.05 * count == pytest.approx(45, abs=0.5)
+    assert count == pytest.approx(906, abs=5) and 0.05 * count == pytest.approx(45, abs=0.5)
 
 
 @pytest.mark.slow
@@ -665,6 +665,35 @@ def test_the_leads_at_equal_tokens():
 
 
 @pytest.mark.slow
+def test_pass_at_k_at_the_rates_of_five_runs():
+    ends = {}
+    for name in ("hard-8x8", "paper-9x9"):
+        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
+        found = results.chosen(study, folder)
+        for k in (1, 3, 10, 30):
+            figure = f"solved@{k}"
+            ends[name, k] = [study_page.curve(found, x, "solved")[k - 1] for x in study_page.THREE]
+            assert tables.difference(study, folder, "vpo", figure).sure == 1
+            anew = [study_page.lead(name, figure, equal_tokens=x).sure for x in (False, True)]
+            assert anew == [int(name == "hard-8x8" or k == 10)] * 2
+            if name == "hard-8x8":
+                rates = [results.chosen_rate(study, folder, kind) for kind in study_page.PAIR]
+                lead, spread = study_page.at_pair(name, rates, figure, equal_tokens=True)
+                assert t_interval(lead, [spread])[0] > 0
+                others = study_page.with_all_seeds(study_page.read(name), "grpo_x3", (figure,))
+                assert max(row.figures[figure] for row in others.values()) < ends[name, k][0]
+    told = {1: (0.041, 0.027), 3: (0.105, 0.069), 10: (0.241, 0.163), 30: (0.416, 0.305)}
+    for k, pair in told.items():
+        assert ends["hard-8x8", k][:2] == pytest.approx(pair, abs=6e-4)
+    assert [ends["hard-8x8", k][2] for k in (10, 30)] == pytest.approx([0.314, 0.520], abs=6e-4)
+    leads = [ends["paper-9x9", k][0] - ends["paper-9x9", k][1] for k in (1, 3, 10, 30)]
+    assert [min(leads), max(leads)] == pytest.approx([0.06, 0.16], abs=0.005)
+    _, found = study_page.runs("paper-9x9")  # GRPO at 0.001
+    first = [study_page.curve(found, kind, "solved")[0] for kind in ("grpo_x3", "vpo")]
+    assert first == pytest.approx([0.444, 0.349], abs=6e-4)
+
+
+@pytest.mark.slow
 def test_on_programs_vpos_rate_is_nearly_a_tie():
     rates = study_page.with_all_seeds(STUDY, "vpo")
     tied = [rates[lr].validation for lr in (1e-3, 4e-4, 2.5e-5)]
@@ -890,6 +919,47 @@ def test_what_stays_sure_if_the_rates_were_chosen_anew():
     assert 1 / high == pytest.approx(13, abs=0.5)
     found = study_page.lead("programs", "any@30")
     assert [found.low, found.high] == pytest.approx([-0.127, 0.055], abs=0.0006)
+
+
+def test_holms_correction():
+    assert study_page.holm([0.02, 0.5, 0.01]) == pytest.approx([0.04, 0.5, 0.03])
+    assert study_page.holm([0.9, 0.8]) == [1, 1]  # 0.8 twice, and none below the one before it
+    assert study_page.holm([0.02, 0.021]) == pytest.approx([0.04, 0.04])
+
+
+@pytest.mark.slow
+def test_which_leads_stay_significant_if_they_are_corrected_for_their_number():
+    def corrected(curves, ks):
+        leads = list(itertools.product(study_page.RATED, curves, ks))
+        parts = (study_page.parts_of(name, f"{curve}@{k}") for name, curve, k in leads)
+        return dict(zip(leads, study_page.holm([*map(study_page.chance, parts)]), strict=True))
+
+    def stay(found):
+        return {lead for lead, p in found.items() if p < 0.05}
+
+    one = study_page.parts_of("hard-8x8", "any@30")  # the p-value beside draws
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate(
+        [
+            mean + spread.variance**0.5 * rng.standard_t(spread.freedom, int(400_000 * share))
+            for share, (mean, spread) in one
+        ]
+    )
+    assert study_page.chance(one) == pytest.approx(2 * (drawn < 0).mean(), rel=0.1)
+    sixteen = corrected(["any"], (1, 3, 10, 30))
+    assert stay(sixteen) == {("paper-9x9", "any", 10)}
+    assert sixteen["paper-9x9", "any", 10] == pytest.approx(0.04, abs=0.005)
+    twelve = corrected(["any"], (1, 3, 30))
+    assert stay(twelve) == set()
+    least = [("hard-8x8", 1), ("hard-8x8", 30), ("paper-9x9", 30)]
+    found = [twelve[name, "any", k] for name, k in least]
+    assert found == pytest.approx([0.05, 0.07, 0.09], abs=0.005) and found[0] == min(
+        twelve.values()
+    )
+    assert "Corrected for twelve comparisons (Holm) none is." in (ROOT / "README.md").read_text()
+    both = corrected(["any", "solved"], (1, 3, 10, 30))
+    assert stay(both) == {("hard-8x8", "solved", k) for k in (1, 3, 10)}
+    assert max(both[lead] for lead in stay(both)) < 0.0125
 
 
 def test_4096_points_are_enough_to_judge_the_50_weights():

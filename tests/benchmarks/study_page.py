@@ -145,7 +145,7 @@ def every_rate() -> str:
 
 def rates_of_all_seeds() -> str:
     """The three at the rates that all seeds choose, as a Markdown table; marks: beside GRPO."""
-    figures = ["any@1", "any@3", "any@10", "any@30", "best@30", "diversity"]
+    figures = ["any@1", "any@3", "any@10", "any@30", "best@30", "solved@10", "diversity"]
     lines = []
     for name in RATED:
         study = at_those_rates(name)
