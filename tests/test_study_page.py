@@ -817,6 +817,21 @@ def test_max_at_k_beside_vpo_at_the_rates_of_all_runs():
     }
     told = {"programs": 0.145, "hops": 0.073, "hard-8x8": 0.030}
     assert {name: thirty[name] for name in told} == pytest.approx(told, abs=0.0006)
+    told = {
+        "programs": (0.139, 0.073, 0.261),
+        "hops": (0.065, 0.012, 0.091),
+        "hard-8x8": (0.027, 0.011, 0.039),
+    }
+    pair = ("max_at_k", "vpo")
+    anew = {
+        (name, k): study_page.lead(name, f"any@{k}", kinds=pair)
+        for name in study_page.RATED
+        for k in (3, 30)
+    }
+    for name, figures in told.items():
+        assert anew[name, 30][:3] == pytest.approx(figures, abs=6e-4)
+    assert [anew[name, 30].sure for name in study_page.RATED] == [1, 0, 1, 1]
+    assert [anew[name, 3].sure for name in study_page.RATED] == [0, -1, 0, -1]
     more = {}
     for name in study_page.RATED:
         study, folder = study_page.at_those_rates(name), results.SHIPPED / name

@@ -175,18 +175,21 @@ def runs_of_all_seeds(name: str, kinds=PAIR) -> dict[str, dict[float, list[resul
 
 
 @cache
-def choices(name: str) -> dict[tuple[float, float], float]:
-    """How often validation would choose each pair of rates, VPO's and GRPO's, if the seeds were
-    drawn anew: the share of all n^n draws of n seeds out of these n, with replacement.
+def choices(name: str, kinds=PAIR) -> dict[tuple[float, float], float]:
+    """How often validation would choose each pair of rates if the seeds were drawn anew: the share
+    of all n^n draws of n seeds out of these n, with replacement. Both kinds have the seeds of one
+    draw; kinds with different numbers of seeds are drawn independently.
     """
     best = []
-    for runs in runs_of_all_seeds(name).values():
+    for runs in runs_of_all_seeds(name, kinds).values():
         validation = np.array([[run.validation for run in of_rate] for of_rate in runs.values()])
         n = validation.shape[1]
         draws = np.array(list(product(range(n), repeat=n)))
         means = validation[:, draws].mean(axis=-1)  # (rates, draws)
         best.append(np.array([*runs])[means.argmax(axis=0)].tolist())
-    return {pair: times / len(draws) for pair, times in Counter(zip(*best, strict=True)).items()}
+    alike = len({len(rates) for rates in best}) == 1
+    pairs = Counter(zip(*best, strict=True) if alike else product(*best))
+    return {pair: times / pairs.total() for pair, times in pairs.items()}
 
 
 def at_pair(name: str, rates, figure: str, kinds=PAIR, equal_tokens=False) -> tuple[float, Noise]:
@@ -233,14 +236,14 @@ def _below(parts: Parts, x: float) -> float:
     )
 
 
-def parts_of(name: str, figure: str, **how) -> Parts:
-    """VPO's lead over GRPO at each pair of rates, with the share of :func:`choices`."""
-    pairs = choices(name).items()
-    return [(share, at_pair(name, rates, figure, **how)) for rates, share in pairs]
+def parts_of(name: str, figure: str, kinds=PAIR, **how) -> Parts:
+    """The first kind's lead at each pair of rates, with the share of :func:`choices`."""
+    pairs = choices(name, kinds).items()
+    return [(share, at_pair(name, rates, figure, kinds, **how)) for rates, share in pairs]
 
 
 def lead(name: str, figure: str, **how) -> tables.Difference:
-    """VPO's lead over GRPO where the choice of the rates is a source of chance, too.
+    """A lead, VPO's over GRPO by default, where the choice of the rates is a source of chance, too.
 
     A mixture: with the share of :func:`choices` the lead at each pair of rates, which has the t
     distribution that its interval is taken from. The 95 % interval is the middle of the mixture.
