@@ -639,6 +639,23 @@ def test_the_comparison_at_the_rates_of_five_runs():
 
 
 @pytest.mark.slow
+def test_grpo_collapses_on_no_task_at_the_rates_of_five_runs():
+    for name in study_page.RATED:
+        study, folder = study_page.at_those_rates(name), results.SHIPPED / name
+        found = results.chosen(study, folder)
+        for kind, start, rises in (
+            ("grpo_x3", "start_single", name == "paper-9x9"),
+            ("vpo", "start_set", name in ("paper-9x9", "hard-8x8")),
+        ):
+            before = found[start][0].last["diversity"]
+            after = np.array([run.last["diversity"] for run in found[kind]])
+            assert (after.min() > before + 0.05) == rises, (name, kind)
+            assert name == "programs" or after.mean() > before - 0.001
+            if kind == "grpo_x3" and not rises:
+                assert after.min() > 0.85 * before and abs(after.mean() - before) < 0.035
+
+
+@pytest.mark.slow
 def test_the_leads_at_equal_tokens():
     for name, afford, told in (
         ("hard-8x8", 27, {30: (0.009, -0.002, 0.021), 10: (0.002, -0.010, 0.015)}),
