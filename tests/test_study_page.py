@@ -18,6 +18,7 @@ import vpo_lite as vpo
 from vpo_lite.intervals import noise, sign_test, t_interval
 from vpo_lite.search.best_of import best_at, crossing
 from vpo_lite.studies import declaration, results, searches, tables
+from vpo_lite.training.problems import seeds_of_step
 
 ROOT = Path(__file__).parent.parent
 
@@ -57,6 +58,19 @@ def test_a_table_is_what_its_command_prints(found):
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
     assert len(TABLES) == 30 and set(named) <= set(declaration.names())
+
+
+@pytest.mark.slow
+def test_no_held_out_problem_is_trained_on():
+    for name in study_page.RATED:
+        config = study_page.read(name).tuning("vpo")[0].config
+        task, drawn = config.make_task(), set()
+        for step in range(config.steps):
+            drawn |= set(seeds_of_step(task, 0, step, config.prompts))
+        assert len(drawn) > 700 and not drawn & set(task.seeds["held_out"])
+        few = [*drawn] if name in ("programs", "hops") else [*drawn][:200]  # mazes take their time
+        held_out = {task.key(task.instance(seed)) for seed in task.seeds["held_out"][:200]}
+        assert not held_out & {task.key(task.instance(seed)) for seed in few}
 
 
 def test_every_stored_study_has_a_command_that_makes_it():
@@ -1114,6 +1128,11 @@ def test_evolution_at_lower_rates():
         assert sign_test(share[ours], share[theirs]) == pytest.approx(p, rel=0.15)
         gap = tables.difference(study, folder, ours, "any@1", theirs)
         assert abs(gap.mean) < 0.006 and gap.sure == (ours == "vpo_low")
+        ends = [np.array([row.solved_share for row in done[kind]]) for kind in (ours, theirs)]
+        gaps = ends[0].mean(0) - ends[1].mean(0)
+        spread = [noise(gaps), *(noise(end.mean(1)) for end in ends)]
+        told = (0.085, 0.020, 0.151) if ours == "vpo_low" else (-0.048, -0.083, -0.013)
+        assert (gaps.mean(), *t_interval(gaps.mean(), spread)) == pytest.approx(told, abs=6e-4)
     means = {kind: values.mean() for kind, values in share.items()}
     told = {"vpo_high": 0.05, "grpo_low": 0.1, "vpo_low": 0.27, "grpo_lowest": 0.18}
     assert {kind: means[kind] for kind in told} == pytest.approx(told, abs=0.006)
