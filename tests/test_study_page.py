@@ -773,6 +773,11 @@ def test_vpo_and_grpo_trade_one_answer_against_thirty():
     """The figure, and what the page reads from it: any@1 and any@30 at every learning rate."""
     assert tradeoff_picture.PICTURE.read_text() == tradeoff_picture.drawn()
     points = {name: tradeoff_picture.points(name) for name in study_page.RATED}
+    runs = study_page.runs_of_all_seeds("programs")["vpo"][1e-3]
+    ends = np.array([run.last["any"][29] for run in runs])
+    half = 2.7764 * ends.std(ddof=1) / 5**0.5  # Student's t of 4 degrees
+    span = tradeoff_picture.bars("programs")["vpo"][1]
+    assert span == pytest.approx((ends.mean() - half, ends.mean() + half), abs=1e-5)
     trained, _ = points["programs"]
     grpo = np.array([trained["grpo_x3"][lr] for lr in sorted(trained["grpo_x3"])])[:-1]
     assert (grpo[0], grpo[-1]) == (
