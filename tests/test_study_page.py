@@ -740,6 +740,13 @@ def test_on_programs_vpos_rate_is_nearly_a_tie():
     assert lead(4e-4, 30)[:3] == pytest.approx((-0.003, -0.034, 0.027), abs=0.0006)
     start = [tables.means(STUDY, FOLDER, ["any@30"])[kind]["any@30"] for kind in UNTRAINED]
     assert start[0] - start[1] == pytest.approx(0.012, abs=0.0006)
+    untrained = chosen("programs")["start_set"][0].validation
+    assert untrained == pytest.approx(0.170, abs=0.0006)
+    lowest = study_page.with_all_seeds(STUDY, "grpo_x3")
+    assert untrained > max(row.validation for row in (*rates.values(), *lowest.values()))
+    assert (
+        min(lowest) == min(STUDY.every_rate("grpo_x3")) == study_page.by_all_seeds(STUDY, "grpo_x3")
+    )
     runs = study_page.runs_of_all_seeds("programs")["vpo"]
     best = max(range(5), key=lambda seed: runs[1e-3][seed].last["any"][29])
     for without in range(5):
@@ -1007,7 +1014,7 @@ def test_which_leads_stay_significant_if_they_are_corrected_for_their_number():
     assert found == pytest.approx([0.05, 0.07, 0.09], abs=0.005) and found[0] == min(
         twelve.values()
     )
-    assert "Corrected for twelve comparisons (Holm) none is." in (ROOT / "README.md").read_text()
+    assert "Corrected for all twelve (Holm) none is." in (ROOT / "README.md").read_text()
     both = corrected(["any", "solved"], (1, 3, 10, 30))
     assert stay(both) == {("hard-8x8", "solved", k) for k in (1, 3, 10)}
     assert max(both[lead] for lead in stay(both)) < 0.0125
