@@ -24,8 +24,9 @@ ROOT = Path(__file__).parent.parent
 
 sys.path.append(str(ROOT / "tests" / "benchmarks"))
 study_page = importlib.import_module("study_page")
-any_at_k, repeats, resumable, tradeoff_picture = map(
-    importlib.import_module, ("any_at_k", "repeats", "resumable", "tradeoff_picture")
+any_at_k, repeats, resumable, temperatures, tradeoff_picture = map(
+    importlib.import_module,
+    ("any_at_k", "repeats", "resumable", "temperatures", "tradeoff_picture"),
 )
 PAGE = study_page.PAGE.read_text()
 TABLES = list(study_page.TABLE.finditer(PAGE))
@@ -57,7 +58,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 30 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 31 and set(named) <= set(declaration.names())
 
 
 @pytest.mark.slow
@@ -288,6 +289,63 @@ def test_runs_that_were_repeated():
         assert end("hops", "set_max-lr0.001-seed0", "1", k) == pytest.approx(
             before[k - 1], abs=4e-3
         )
+
+
+@pytest.mark.slow
+def test_the_untrained_policy_at_other_temperatures():
+    rows = {tuple(row["run"]): row["any"] for row in resumable.rows(temperatures.RESULTS)}
+    for (name, kind, at), found in rows.items():  # at 1 it is what the study measured
+        if at == 1 and kind in UNTRAINED:
+            stored = chosen(name)[kind][0].last["any"]
+            ends = [np.mean(found[str(k)]) for k in (1, 3, 10, 30)]
+            assert ends == pytest.approx([stored[k - 1] for k in (1, 3, 10, 30)], abs=2e-3)
+
+    def lead(name, kind, k, *run):  # over this method's runs at the rates of all runs
+        study = study_page.at_those_rates(name)
+        runs = results.chosen(study, results.SHIPPED / name)[kind]
+        theirs = np.array([run.per_problem[f"any@{k}"] for run in runs])
+        gaps = np.array(rows[name, *run][str(k)]) - theirs.mean(0)
+        return gaps.mean(), *t_interval(gaps.mean(), [noise(gaps), noise(theirs.mean(1))])
+
+    cold = {
+        (kind, k): lead("hard-8x8", kind, k, "start_single", 0.6)
+        for kind in study_page.PAIR
+        for k in (1, 3, 10, 30)
+    }
+    for kind, told in {"grpo_x3": (0.054, 0.027, 0.011), "vpo": (0.107, 0.052)}.items():
+        for k, gap in zip((1, 3, 10), told, strict=False):
+            assert cold[kind, k][0] == pytest.approx(gap, abs=6e-4) and cold[kind, k][1] > 0
+    for of in (("grpo_x3", 30), ("vpo", 10)):
+        assert abs(cold[of][0]) < 0.0015 and cold[of][1] < 0 < cold[of][2]
+    assert cold["vpo", 30] == pytest.approx((-0.014, -0.026, -0.001), abs=6e-4)
+    warm = lead("programs", "grpo_x3", 30, "start_set", 1.5)
+    assert warm == pytest.approx((0.058, 0.041, 0.074), abs=6e-4)
+    assert np.mean(rows["programs", "start_set", 1.5]["30"]) == pytest.approx(0.309, abs=6e-4)
+    for run, told in {
+        ("hops", "start_single", 1.2): 0.602,
+        ("programs", "grpo_x3", 1.5): 0.293,
+        ("programs", "vpo", 1.5): 0.269,
+    }.items():
+        assert np.mean(rows[run]["30"]) == pytest.approx(told, abs=6e-4)
+    on_hops = [lead("hops", kind, 30, "start_single", 1.2) for kind in study_page.PAIR]
+    assert all(low < 0 < high for _, low, high in on_hops)
+    assert lead("hops", "vpo", 1, "start_single", 0.6)[2] < 0
+    for kind, k in itertools.product(study_page.PAIR, (1, 3, 10, 30)):
+        assert lead("paper-9x9", kind, k, "start_single", 0.6)[2] < 0
+    told = "At temperature 0.6 the untrained policy beats both on hard mazes: .416."
+    assert told in " ".join((ROOT / "README.md").read_text().split())
+    first = rows["hard-8x8", "start_single", 0.6]["1"]
+    assert np.mean(first) == pytest.approx(0.416, abs=6e-4)
+    best = [
+        max(
+            r.figures["any@1"]
+            for r in study_page.with_all_seeds(
+                study_page.read("hard-8x8"), kind, ("any@1",)
+            ).values()
+        )
+        for kind in study_page.PAIR
+    ]
+    assert np.mean(first) > max(best) + 0.03
 
 
 def test_runs_whose_rate_falls_on_the_other_tasks():
@@ -1154,8 +1212,8 @@ def test_evolution_at_lower_rates():
     assert best["start_set"] > max(means.values())
     told = " ".join((ROOT / "README.md").read_text().split())
     found = "VPO's searches solve 27 % and GRPO's 18 %, at other rates 5 % and 10 %"
-    prompts = "policy they solve 36 % if asked for sets, 21 % if for single answers, so the prompt"
-    assert found in told and prompts in told and "without a policy solve 79 %" in told
+    prompts = "The untrained policy's solve 36 % if asked for sets, 21 % if for single answers,"
+    assert found in told and prompts in told and "mutations without a policy 79 %" in told
     sets, singles = [
         np.mean([row.solved_share for row in others[kind]], axis=0) for kind in UNTRAINED
     ]
@@ -1347,7 +1405,7 @@ def test_large_groups_are_worth_their_tokens_and_more_prompts_or_steps_are_not()
         assert not certain(kind, "any@30") and ends[kind][2] < ends[eight][2] + 1e-3
     readme = (ROOT / "README.md").read_text().partition("[in groups of 16]")[2].partition("\n- ")[0]
     said = [float(x) for x in re.findall(r"(?<!\d)\.\d{3}", readme)]
-    assert said == [told["P16-G16"][1]]
+    assert said == [told["P16-G16"][1], 0.309]  # and the untrained policy at temperature 1.5
     beside = {}  # the untrained policy, asked for sets, on the same problems under the same weights
     for kind, figure in itertools.product(("P16-G16", many), ("any@30", "any@10")):
         ours = np.array([run.per_problem[figure] for run in found[kind]])

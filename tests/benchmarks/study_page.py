@@ -310,6 +310,13 @@ def repeated() -> str:
     return repeats.table()
 
 
+def at_other_temperatures() -> str:
+    """Policies that sample at other temperatures, as a Markdown table."""
+    import temperatures
+
+    return temperatures.table()
+
+
 def rates_that_fall() -> str:
     """Runs whose learning rate falls beside those whose rate stays, as a Markdown table."""
     import repeats
@@ -381,6 +388,7 @@ def table(command: str) -> str | None:
         "what it took": what_it_took,
         "repeated runs": repeated,
         "rates that fall": rates_that_fall,
+        "other temperatures": at_other_temperatures,
     }
     if command in made:
         return made[command]() + "\n"
