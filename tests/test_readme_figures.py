@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from test_study_page import study_page
 
+from vpo_lite.intervals import t_interval
 from vpo_lite.studies import results, tables
 
 ROOT = Path(__file__).parent.parent
@@ -158,20 +159,20 @@ def test_the_leads_at_the_rates_of_five_runs_and_of_one():
             for kind in study_page.PAIR
         ]
         if name == "hard-8x8":
-            tokens = tables.means(study, folder, ["tokens"])
-            afford = 30 * tokens["grpo_x3"]["tokens"] / tokens["vpo"]["tokens"]
-            ours, theirs = (
-                study_page.curve(results.chosen(study, folder), kind, "any")
-                for kind in study_page.PAIR
-            )
-            at_tokens = np.interp(afford, np.arange(1, 31), ours) - theirs[29]
+            rates = [results.chosen_rate(study, folder, kind) for kind in study_page.PAIR]
+            lead, spread = study_page.at_pair(name, rates, "any@30", equal_tokens=True)
+            at_tokens = lead, *t_interval(lead, [spread])
         of_five = results.chosen_rate(study, folder, "grpo_x3")
         study = study_page.read(name)
         assert of_five < results.chosen_rate(study, folder, "grpo_x3")
         one_run[name] = tables.difference(study, folder, "vpo", "any@30").mean
     assert {name for name, lead in leads.items() if lead.sure == 1} == {"hard-8x8", "paper-9x9"}
-    text = "by {:.3f} on hard mazes ({:.3f} with as many tokens), by {:.3f} on `paper-9x9`"
-    text = text.format(leads["hard-8x8"].mean, at_tokens, leads["paper-9x9"].mean)
+    anew = study_page.lead("hard-8x8", "any@30", equal_tokens=True)
+    text = (
+        "by {:.3f} on hard mazes, by {:.3f} on `paper-9x9`. At equal tokens it is {:.3f} on hard "
+    )
+    text += "mazes ({:.3f} to {:.3f}; rates chosen anew: {:.3f} to {:.3f})"
+    text = text.format(leads["hard-8x8"].mean, leads["paper-9x9"].mean, *at_tokens, *anew[1:3])
     assert text.replace("0.", ".") in told, text
     assert gains == {"programs": [False] * 2, "hard-8x8": [True, False], "paper-9x9": [True] * 2}
     text = "VPO led by {hard-8x8:.3f} (hard mazes), {paper-9x9:.3f} (`paper-9x9`), {programs:.3f} ("
@@ -225,6 +226,8 @@ def test_the_limits_of_the_headline():
             assert max(means, key=lambda kind: means[kind][figure]) == "max_at_k", (name, figure)
         for k in (1, 3, 10, 30):
             assert tables.difference(study, folder, "set_max", f"any@{k}", "vpo").sure == 0
+        less = tables.difference(study, folder, "set_max", "diversity", "vpo").sure == -1
+        assert less == (name in ("paper-9x9", "hops"))
 
 
 @pytest.mark.slow
@@ -241,9 +244,27 @@ def test_what_the_study_found_in_short():
     assert ahead == {"paper-9x9": {10, 30}, "hard-8x8": {10, 30}, "programs": set(), "hops": set()}
     assert [round(min(gains)), round(max(gains))] == [1, 2]
     row = (
-        "| our study | 10 or 30 answers, two of four tasks: 1 to 2 % more | 3 answers: on no task "
+        "| our study | 10 or 30 answers, on mazes: 1 to 2 % more | 3 answers, or other tasks: not "
     )
     assert f"{row}significantly more |" in README
+
+
+@pytest.mark.slow
+def test_what_the_bullets_say_of_the_front_and_of_collapse():
+    hard, told = results.chosen(*at_those_rates("hard-8x8")), " ".join(README.split())
+    shares = [study_page.curve(hard, kind, "solved")[9] for kind in study_page.THREE]
+    text = "With ten answers it finds one on {:.0%} of them, GRPO on {:.0%}, Max@k on {:.0%}."
+    assert text.format(*shares).replace("%", " %") in told
+    assert "GRPO's diversity collapses on no task here." in told
+    for name in HEADLINE:
+        found = results.chosen(*at_those_rates(name))
+        ours, start = (study_page.curve(found, x, "diversity") for x in ("grpo_x3", "start_single"))
+        assert ours > 0.9 * start
+
+
+def at_those_rates(name):
+    """The study at the rates of the headline, and its folder."""
+    return study_page.at_those_rates(name), results.SHIPPED / name
 
 
 def test_the_price_on_the_front_page():

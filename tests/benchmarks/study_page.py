@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 
 from vpo_lite.files import read_json
-from vpo_lite.intervals import noise, total
+from vpo_lite.intervals import Noise, noise, total
 from vpo_lite.markup import markdown_table
 from vpo_lite.search.best_of import crossing
 from vpo_lite.studies import declaration, results, searches, tables
@@ -145,7 +145,7 @@ def every_rate() -> str:
 
 def rates_of_all_seeds() -> str:
     """The three at the rates that all seeds choose, as a Markdown table; marks: beside GRPO."""
-    figures = ["any@1", "any@3", "any@10", "any@30", "best@30", "diversity"]
+    figures = ["any@1", "any@3", "any@10", "any@30", "best@30", "solved@10", "diversity"]
     lines = []
     for name in RATED:
         study = at_those_rates(name)
@@ -159,10 +159,10 @@ def rates_of_all_seeds() -> str:
 
 
 @cache
-def runs_of_all_seeds(name: str) -> dict[str, dict[float, list[results.Result]]]:
-    """VPO's and GRPO's runs by learning rate, where all seeds were run."""
+def runs_of_all_seeds(name: str, kinds=PAIR) -> dict[str, dict[float, list[results.Result]]]:
+    """The runs of these kinds by learning rate, where all seeds were run."""
     study, found = read(name), {}
-    for kind in PAIR:
+    for kind in kinds:
         jobs = {
             lr: [study.job(kind, lr, seed) for seed in range(study.seeds(kind))]
             for lr in with_all_seeds(study, kind)
@@ -175,51 +175,93 @@ def runs_of_all_seeds(name: str) -> dict[str, dict[float, list[results.Result]]]
 
 
 @cache
-def choices(name: str) -> dict[tuple[float, float], float]:
-    """How often validation would choose each pair of rates, VPO's and GRPO's, if the seeds were
-    drawn anew: the share of all n^n draws of n seeds out of these n, with replacement.
+def choices(name: str, kinds=PAIR) -> dict[tuple[float, float], float]:
+    """How often validation would choose each pair of rates if the seeds were drawn anew: the share
+    of all n^n draws of n seeds out of these n, with replacement. Both kinds have the seeds of one
+    draw; kinds with different numbers of seeds are drawn independently.
     """
     best = []
-    for runs in runs_of_all_seeds(name).values():
+    for runs in runs_of_all_seeds(name, kinds).values():
         validation = np.array([[run.validation for run in of_rate] for of_rate in runs.values()])
         n = validation.shape[1]
         draws = np.array(list(product(range(n), repeat=n)))
         means = validation[:, draws].mean(axis=-1)  # (rates, draws)
         best.append(np.array([*runs])[means.argmax(axis=0)].tolist())
-    return {pair: times / len(draws) for pair, times in Counter(zip(*best, strict=True)).items()}
+    alike = len({len(rates) for rates in best}) == 1
+    pairs = Counter(zip(*best, strict=True) if alike else product(*best))
+    return {pair: times / pairs.total() for pair, times in pairs.items()}
 
 
-def lead(name: str, figure: str) -> tables.Difference:
-    """VPO's lead over GRPO where the choice of the rates is a source of chance, too.
+def at_pair(name: str, rates, figure: str, kinds=PAIR, equal_tokens=False) -> tuple[float, Noise]:
+    """How far the first kind is ahead of the second at these rates, and the noise of this lead.
+
+    equal_tokens: of any@k or another curve. The first kind then draws as many answers as it writes
+    with the tokens of k answers of the second: a number between two whole ones, at most 30.
+    """
+    runs = [runs_of_all_seeds(name, kinds)[kind][lr] for kind, lr in zip(kinds, rates, strict=True)]
+    ours, others = (np.array([run.per_problem[figure] for run in of]) for of in runs)
+    gaps = ours.mean(axis=0) - others.mean(axis=0)
+    first, second = ours.mean(axis=1), others.mean(axis=1)
+    if equal_tokens:
+        curve, k = figure.split("@")
+        tokens = [np.mean([run.last["tokens"] for run in of]) for of in runs]
+        afford, ks = int(k) * tokens[1] / tokens[0], np.arange(1, 31)
+        first = np.array([np.interp(afford, ks, run.last[curve]) for run in runs[0]])
+    lead = float(first.mean() - second.mean())
+    return lead, total([noise(gaps), noise(first), noise(second)])
+
+
+Parts = list[tuple[float, tuple[float, Noise]]]  # of a mixture: its share, a mean and its noise
+
+
+def mixed(parts: Parts) -> tables.Difference:
+    """The mean of a mixture of t distributions, and its middle 95 %."""
+    low, high = (
+        brentq(lambda x, below=below: _below(parts, x) - below, -1, 1) for below in (0.025, 0.975)
+    )
+    return tables.Difference(sum(share * mean for share, (mean, _) in parts), low, high, 0)
+
+
+def chance(parts: Parts) -> float:
+    """The two-sided p-value of such a lead: twice the smaller share of the mixture beside 0."""
+    below = _below(parts, 0)
+    return 2 * min(below, 1 - below)
+
+
+def _below(parts: Parts, x: float) -> float:
+    """The share of the mixture below x."""
+    return sum(
+        share * student.cdf((x - mean) / spread.variance**0.5, spread.freedom)
+        for share, (mean, spread) in parts
+    )
+
+
+def parts_of(name: str, figure: str, kinds=PAIR, **how) -> Parts:
+    """The first kind's lead at each pair of rates, with the share of :func:`choices`."""
+    pairs = choices(name, kinds).items()
+    return [(share, at_pair(name, rates, figure, kinds, **how)) for rates, share in pairs]
+
+
+def lead(name: str, figure: str, **how) -> tables.Difference:
+    """A lead, VPO's over GRPO by default, where the choice of the rates is a source of chance, too.
 
     A mixture: with the share of :func:`choices` the lead at each pair of rates, which has the t
     distribution that its interval is taken from. The 95 % interval is the middle of the mixture.
     """
-    parts, runs = [], runs_of_all_seeds(name)
-    for rates, share in choices(name).items():
-        ours, others = (
-            np.array([run.per_problem[figure] for run in runs[kind][lr]])
-            for kind, lr in zip(PAIR, rates, strict=True)
-        )
-        gaps = ours.mean(axis=0) - others.mean(axis=0)
-        spread = total([noise(gaps), noise(ours.mean(axis=1)), noise(others.mean(axis=1))])
-        parts.append((share, gaps.mean(), spread))
-    low, high = (
-        brentq(
-            lambda x, below=below: (
-                sum(
-                    share * student.cdf((x - mean) / spread.variance**0.5, spread.freedom)
-                    for share, mean, spread in parts
-                )
-                - below
-            ),
-            -1,
-            1,
-        )
-        for below in (0.025, 0.975)
-    )
-    mean = sum(share * mean for share, mean, _ in parts)
-    return tables.Difference(float(mean), low, high, len(ours))
+    return mixed(parts_of(name, figure, **how))
+
+
+def holm(values) -> list[float]:
+    """These p-values, corrected for their number. Source: Holm, 1979.
+
+    The smallest times n, the next times n - 1, and so on; none below the one before it.
+    """
+    values = np.asarray(values)
+    order = values.argsort()
+    times = np.arange(len(values), 0, -1)
+    corrected = np.empty(len(values))
+    corrected[order] = np.maximum.accumulate(values[order] * times).clip(max=1)
+    return corrected.tolist()
 
 
 def rates_chosen_anew() -> str:
@@ -266,6 +308,13 @@ def repeated() -> str:
     import repeats  # it trains, too, and so needs torch
 
     return repeats.table()
+
+
+def at_other_temperatures() -> str:
+    """Policies that sample at other temperatures, as a Markdown table."""
+    import temperatures
+
+    return temperatures.table()
 
 
 def rates_that_fall() -> str:
@@ -339,6 +388,7 @@ def table(command: str) -> str | None:
         "what it took": what_it_took,
         "repeated runs": repeated,
         "rates that fall": rates_that_fall,
+        "other temperatures": at_other_temperatures,
     }
     if command in made:
         return made[command]() + "\n"

@@ -12,6 +12,7 @@ import numpy as np
 import study_page
 
 from vpo_lite.figures.looks import FRONT, STYLES
+from vpo_lite.intervals import noise, t_interval
 from vpo_lite.studies import tables
 from vpo_lite.studies.results import SHIPPED
 
@@ -41,6 +42,17 @@ def points(name: str) -> tuple[dict, list]:
     return trained, [tuple(start[figure] for figure in figures) for start in starts]
 
 
+def bars(name: str) -> dict:
+    """By kind, at its best rate in validation: the 95 % intervals of both means, over seeds."""
+    found = {}
+    for kind in study_page.THREE:
+        best = study_page.by_all_seeds(study_page.read(name), kind)
+        runs = study_page.runs_of_all_seeds(name, (kind,))[kind][best]
+        ends = np.array([run.last["any"] for run in runs])[:, [0, 29]]
+        found[kind] = [t_interval(x.mean(), [noise(x)]) for x in ends.T]
+    return found
+
+
 def drawn() -> str:
     """The picture: a panel for each task."""
     panels = [
@@ -59,6 +71,8 @@ def drawn() -> str:
 def _panel(name: str) -> str:
     trained, starts = points(name)
     found = [p for row in trained.values() for p in row.values()] + starts
+    spans = bars(name)
+    found += [end for span in spans.values() for end in zip(*span, strict=True)]
     low, high = ([f(p[i] for p in found) for i in (0, 1)] for f in (min, max))
     margins = [0.12 * (b - a) for a, b in zip(low, high, strict=True)]
     low = [a - margin for a, margin in zip(low, margins, strict=True)]
@@ -88,11 +102,16 @@ def _panel(name: str) -> str:
     )
     study = study_page.read(name)
     lines = {kind: [place(p) for p in rates.values()] for kind, rates in trained.items()}
+    crosses = {}
+    for kind, (across, up) in spans.items():
+        x, y = trained[kind][study_page.by_all_seeds(study, kind)]
+        ends = [[(end, y) for end in across], [(x, end) for end in up]]
+        crosses[kind] = [[place(end) for end in pair] for pair in ends]
     taken = [_box(x, y, 8, 8) for line in lines.values() for x, y in line]
     taken += [_box(*place(p), 8, 8) for p in starts]
     taken += [
         _box(x + t * (x2 - x), y + t * (y2 - y), 3, 3)
-        for line in lines.values()
+        for line in [*lines.values(), *itertools.chain(*crosses.values())]
         for (x, y), (x2, y2) in itertools.pairwise(line)
         for t in np.linspace(0, 1, 40)
     ]
@@ -103,6 +122,7 @@ def _panel(name: str) -> str:
             f'stroke="{look.colour}" stroke-width="2"{DASHES[kind]}/>'
         )
         best = study_page.by_all_seeds(study, kind)
+        parts += [_line(*one, *other, look.colour) for one, other in crosses[kind]]
         for (lr, _), (x, y) in zip(rates.items(), places, strict=True):
             fill = look.colour if lr == best else "white"
             parts.append(_marker(kind, x, y, look.colour, fill))
@@ -148,6 +168,7 @@ def _legend() -> str:
         parts += [_marker(kind, x, -4, colour, colour), _text(x + 12, 0, LOOKS[kind].text)]
     parts += [_marker("start", 372, -4, FRONT, "white"), _text(384, 0, "before training")]
     parts.append(_text(500, 0, "numbers: learning rate; filled: best in validation"))
+    parts.append(_text(500, 16, "crosses: 95 % intervals over seeds"))
     return "\n".join(parts) + "\n"
 
 
@@ -169,8 +190,8 @@ def _marker(kind: str, x: float, y: float, colour: str, fill: str) -> str:
     return f'<path d="M{x} {y - 6:.1f}l6 11h-12z" {how}/>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#999999"/>'
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str = "#999999") -> str:
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str = "start", colour: str = "black") -> str:
