@@ -106,16 +106,6 @@ def test_an_interval_beyond_the_last_step_is_one_line_and_writes_nothing(
     assert (tmp_path / "run" / "config.json").read_text() == stored
 
 
-@pytest.mark.slow
-def test_a_stored_run_whose_interval_is_beyond_its_last_step_still_goes_on(runs, tmp_path):
-    folder = shutil.copytree(runs / "stopped", tmp_path / "run")
-    values = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(values | {"eval_every": 99}))
-    run = Run.resume(folder)
-    assert run.config.eval_every == 99 and list(run.steps()) and run.finish()
-    assert vpo.compare([folder])
-
-
 class Killed(BaseException):
     """Ends a run as kill -9 would."""
 
