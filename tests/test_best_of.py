@@ -234,7 +234,10 @@ def test_what_knows_nothing_of_a_source_leaves_it_out():
     assert intervals.t_interval(1.5, [known, unknown]) == intervals.t_interval(1.5, [known])
     assert intervals.pooled([[1.0], [2.0]], 1) == unknown == (0.0, 0)
     assert intervals.t_interval(0.25, [unknown]) == (-np.inf, np.inf)  # one run on one problem
-    assert intervals.t_interval(0.25, [intervals.noise([0.1, 0.1])]) == (0.25, 0.25)  # all alike
+    alike = [0.1] * 3, [0.3 - 0.2, 0.4 - 0.3, 0.7 - 0.6]  # the mean of each is rounded
+    for values in alike:
+        assert intervals.t_interval(0.25, [intervals.noise(values)]) == (0.25, 0.25)
+    assert intervals.pooled(alike, 1) == (0.0, 4)
 
 
 @pytest.mark.slow

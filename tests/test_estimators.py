@@ -729,7 +729,7 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", R3, weights=np.ones((3, 5, 3))),
-            "weights has shape (3, 5, 3): expected (K, 3) for all prompts, or (2, K, 3), since R",
+            "weights has shape (3, 5, 3): vpo needs (K, 3) for each prompt, or for all; R has",
         ),
         (lambda: vpo.advantages("vpo", R3, weights=np.ones((0, 3))), "weights has shape (0, 3)"),
         (
@@ -793,11 +793,12 @@ BF16 = torch.ones(2, 4, 3, 3, dtype=torch.bfloat16)
         ),
         (
             lambda: vpo.advantages("vpo", [R3[0], R3[0, :, :, :2]], weights=np.ones((2, 5, 3))),
-            "prompt 1: weights has shape (5, 3): vpo needs shape (K, 2) for each group",
+            "prompt 1: weights has shape (5, 3): vpo needs (K, 2) for each prompt",
         ),
         (  # what it asks for is what helps
             lambda: vpo.advantages("random_weighting", np.ones((4, 1, 2)), groups="aaaa"),
-            "group 'a': weights is missing: random_weighting needs shape (1, 2) for each group",
+            "group 'a': weights is missing: random_weighting needs one row of sample_weights, "
+            "(1, 2), for each prompt",
         ),
         (
             lambda: vpo.advantages("set_max", R3[0], groups=[0, 0, 1, 1], w_star=[0.5, 0.5]),

@@ -404,13 +404,20 @@ def test_many_mazes_are_the_held_out_ones_and_means_over_them(tiny_policy_folder
         assert f[figure] == pytest.approx(means)
 
 
+ONE_EACH = ("coverage", "set_reward", "diversity", "valid_rate")
+
+
+def alike(values):
+    """Figures that are the same, one value per problem."""
+    return dict.fromkeys(ONE_EACH, values) | {"best_at_k": {}, "any_at_k": {"1": values}}
+
+
 @pytest.fixture
 def made(tmp_path):
     """Write a finished run's two files."""
     base = figures([FRONT.routes[0]] * 3)
-    base["per_problem"] = {
-        name: [base[name]] for name in ("coverage", "set_reward", "diversity", "valid_rate")
-    }
+    base["per_problem"] = alike([0.5]) | {name: [base[name]] for name in ONE_EACH}
+    base |= {"answers": 3, "problems": 1, "by_chance": False, "same_effect_rate": None}
 
     def make(name, coverage, **settings):
         folder = tmp_path / name
@@ -424,8 +431,14 @@ def made(tmp_path):
             "steps": config.steps,
             "seconds": 1.0,
             "rollout_share": 0.5,
+            "scoring_share": None,
+            "tokens": 1_000,
+            "truncated_in_training": 0.0,
             "coverage": coverage,
             "start": base,
+            "device": "cpu",
+            "versions": {},
+            "records": {},
             "per_problem": per_problem,
         }
         (folder / "summary.json").write_text(json.dumps(summary))
@@ -585,9 +598,7 @@ def test_an_interval_holds_the_chance_of_seeds_where_a_row_has_several_runs(made
             folder = made(f"{method}{seed}", level, method=method, maze_seed=None, seed=seed)
             summary = json.loads((folder / "summary.json").read_text())
             values = [level - 0.1, level, level + 0.1]
-            names = {name: [0.5] * 3 for name in summary["per_problem"]}
-            names["coverage"] = values
-            summary["per_problem"] = names
+            summary["per_problem"] = alike([0.5] * 3) | {"coverage": values}
             (folder / "summary.json").write_text(json.dumps(summary))
             yield folder
 
@@ -633,9 +644,8 @@ def several(made, name, values, **settings):
         folder = made(f"{name}{seed}", None, maze_seed=None, task="maze", seed=seed, **settings)
         summary = json.loads((folder / "summary.json").read_text())
         summary["coverage_best_single"] = None
-        summary["per_problem"] = {n: [0.5] * len(row) for n in summary["per_problem"]}
+        summary["per_problem"] = alike([0.5] * len(row))
         summary["per_problem"] |= {"coverage": [None] * len(row), "set_reward": list(row)}
-        summary["per_problem"]["any_at_k"] = {"1": [0.5] * len(row)}
         (folder / "summary.json").write_text(json.dumps(summary))
         yield folder
 
@@ -652,12 +662,6 @@ def test_several_seeds_without_a_front_are_compared(made):
     lines = differences(rows)
     assert "set reward of each run: vpo 0.550, 0.550, 0.550; grpo 0.400, 0.400, 0.400." in lines
     assert not any("coverage" in line for line in lines)
-    summary = json.loads((folders[2] / "summary.json").read_text())
-    del summary["per_problem"]["any_at_k"]  # as of an older version
-    (folders[2] / "summary.json").write_text(json.dumps(summary))
-    rows = compare(folders)
-    known = [{name for name in row["per_run"] if name.startswith("any@")} for row in rows]
-    assert known[0] == set() < known[1] and rows[0]["per_run"]["set_reward"] == [0.55] * 3
 
 
 def test_seeds_are_borrowed_only_from_rows_on_the_same_problems(made):
@@ -793,19 +797,6 @@ def test_any_at_k_is_best_at_k_for_people_who_differ():
     assert expected["1"] < expected["3"]
 
 
-def test_runs_of_before_have_no_any_at_k(made):
-    older, newer = made("a", 0.8), made("b", 0.9, method="grpo")
-    assert "any@" in table(compare([newer]))
-    summary = json.loads((older / "summary.json").read_text())
-    del summary["any_at_k"]
-    (older / "summary.json").write_text(json.dumps(summary))
-    rows = compare([older, newer])
-    head, _, first, second = (re.split(r" {2,}", line) for line in table(rows).splitlines())
-    at = head.index("any@3")
-    assert rows[0]["any_at_k"] is None and first[at] == "-" != second[at]
-    assert "any@" not in table(rows[:1])
-
-
 def test_the_figures_that_decide_are_paired_by_problem_too(made):
     """any@3: 0.30 and 0.32 ahead; best@1: 0.3 and 0.1 behind; best@3 only one of them has."""
     folders = [made("a", 0.8), made("b", 0.8, maze_seed=1004)]
@@ -885,10 +876,12 @@ def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
     def measured(name, values, **how):
         summary = json.loads((runs[name] / "summary.json").read_text())
         figures = {n: v for n, v in summary.items() if n not in ("start", "tokens")}
-        figures["per_problem"] = {n: [0.5] * len(values) for n in figures["per_problem"]}
+        figures["per_problem"] = alike([0.5] * len(values))
         figures["per_problem"] |= {"coverage": values, "set_reward": values}
         figures |= {"set_reward": sum(values) / len(values), "coverage": 0.7, "answers": 60}
+        settings = hashlib.sha256((runs[name] / "config.json").read_bytes()).hexdigest()
         told = {"run": str(runs[name]), "alpha": alphas[name], "seed": 0, "files": {}, **figures}
+        told |= {"adapter": None, "settings": settings}
         file = tmp_path / f"{name}{len(list(tmp_path.iterdir()))}.json"
         file.write_text(json.dumps(told | how))
         return file
@@ -914,7 +907,7 @@ def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
         ("vpo, adapter=/adapter-20", 1),
         ("vpo", 1),
     ]
-    assert [row["tokens"] for row in rows] == [None, None]
+    assert [row["tokens"] for row in rows] == [None, 1_000]
     inside = measured("b", first, adapter=str(runs["b"] / "adapter-20"))
     assert (
         compare([inside])[0]["label"] == "vpo"
@@ -992,7 +985,7 @@ def test_runs_measured_on_unequally_many_problems_are_not_compared_and_it_is_sai
     ]
     folders += [made("c", 0.5, eval_problems=2, **many)]
     summary = json.loads((folders[2] / "summary.json").read_text())
-    summary["per_problem"] = {name: v * 2 for name, v in summary["per_problem"].items()}
+    summary["per_problem"] = alike([0.5] * 2)
     (folders[2] / "summary.json").write_text(json.dumps(summary))
     rows = compare(folders)
     assert [(row["label"], row["runs"]) for row in rows] == [

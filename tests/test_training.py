@@ -1282,8 +1282,7 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
     config = tiny(steps=4, lr_schedule=schedule)
     folder = RunFolder.create(tmp_path / "run", config)
     older = {n: v for n, v in config.to_json().items() if n != "warmup_steps"}
-    about = {"config": json.dumps(older | {"threads": 2})}
-    # an older version knew no warm-up, and ran without one
+    about = {"config": json.dumps(older | {"threads": 2})}  # a setting that came later
     check_unchanged(folder.path, about, None, config)
     if schedule == "constant":
         check_unchanged(folder.path, about, None, config.but(steps=5))

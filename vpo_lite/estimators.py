@@ -306,24 +306,27 @@ def _checked_weights(method, weights, shape):
     """The weights of a method that draws some, as an array that fits R of this shape."""
     P, G, _, d = shape
     drawn = METHODS[method].weights
-    if weights is not None and drawn != "none":
+    if drawn == "none":
+        return None
+    if weights is not None:
         weights = check_weights(weights, "weights")
+        if weights.shape == (1, d) and drawn == "one" and P == 1:
+            weights = weights[None]
     if drawn == "one" and (weights is None or weights.shape != (P, 1, d)):
         given = "is missing" if weights is None else f"has shape {weights.shape}"
         raise ValueError(
-            f"weights {given}: {method} needs shape {(P, 1, d)}, one row of sample_weights per "
-            "prompt"
+            f"weights {given}: {method} needs one row of sample_weights, (1, {d}), for each prompt"
         )
     if drawn == "many" and weights is not None:
         *prompts, K, d_w = weights.shape
         if K == 0 or d_w != d or prompts not in ([], [P], [P, G]):
             raise ValueError(
-                f"weights has shape {weights.shape}: expected (K, {d}) for all prompts, or "
-                f"({P}, K, {d}), since R has shape {shape}"
+                f"weights has shape {weights.shape}: {method} needs (K, {d}) for each prompt, or "
+                f"for all; R has shape {shape}"
             )
         if not prompts:
             weights = np.broadcast_to(weights, (P, K, d))
-    if weights is not None and drawn != "none":
+    if weights is not None:
         _check_not_all_zero(weights, "weights")
     return weights
 
@@ -334,18 +337,6 @@ def _check_not_all_zero(weights, name):
     if wrong.any():
         of = f" for prompt {wrong.argmax()}" if not wrong.all() else ""
         raise ValueError(f"{name} holds nothing but zeros{of}: all scores would be equal")
-
-
-def _weights_of_group(method, W, d):
-    """The weights (1, K, d) of one group, from those that were given for it: (K, d), or (1, d)."""
-    rows = {"one": 1, "many": "K"}.get(METHODS[method].weights)
-    if rows is None or (W is None and rows == "K"):
-        return None
-    shape = None if W is None else (W := check_weights(W, "weights")).shape
-    if W is None or len(shape) != 2 or shape[1] != d or len(W) < 1 or (rows == 1 and len(W) > 1):
-        given = "is missing" if W is None else f"has shape {shape}"
-        raise ValueError(f"weights {given}: {method} needs shape ({rows}, {d}) for each group")
-    return W[None]
 
 
 def _compared(method, found, R, W, eps):
@@ -428,7 +419,6 @@ def _group_by_group(method, R, groups, weights, w_star, settings, what="group"):
         one = np.array([[R[n] for n in members]])
         w = None if w is None else [w]
         with told_of(f"{what} {shown(label)}"):
-            W = _weights_of_group(method, W, one.shape[-1])
             part = estimate(method, one, weights=W, w_star=w, **settings)
         for whole, values in zip(found, part, strict=True):
             whole[members] = values[0]

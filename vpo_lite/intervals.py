@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from .checks import check_finite
 
 ENOUGH = 3  # runs that show how much their seeds differ
+ROUNDING = 1e-12  # of the largest value: values that spread no more are equal
 
 
 class Noise(NamedTuple):
@@ -33,7 +34,7 @@ def noise(values) -> Noise:
     """
     values = _flat(values)
     n = len(values)
-    return Noise(float(values.var(ddof=1)) / n, n - 1) if n > 1 else Noise(0.0, 0)
+    return Noise(_squares(values) / (n - 1) / n, n - 1) if n > 1 else Noise(0.0, 0)
 
 
 def pooled(groups, *sizes: int) -> Noise:
@@ -46,10 +47,9 @@ def pooled(groups, *sizes: int) -> Noise:
     """
     groups = [_flat(values) for values in groups]
     freedom = sum(len(values) - 1 for values in groups)
-    squares = sum(((values - values.mean()) ** 2).sum() for values in groups)
     if not freedom:
         return Noise(0.0, 0)
-    return Noise(float(squares) / freedom * sum(1 / n for n in sizes), freedom)
+    return Noise(sum(map(_squares, groups)) / freedom * sum(1 / n for n in sizes), freedom)
 
 
 def of_seeds(compared, groups) -> list[Noise]:
@@ -116,6 +116,13 @@ def _flat(values):
     if values.ndim > 1:
         raise ValueError(f"values has shape {values.shape}: expected one number each")
     return values
+
+
+def _squares(values) -> float:
+    """The sum of squared distances to the mean; 0 where rounding alone tells the values apart."""
+    if np.ptp(values) <= ROUNDING * abs(values).max():
+        return 0.0
+    return float(((values - values.mean()) ** 2).sum())
 
 
 def sign_test(first, second):

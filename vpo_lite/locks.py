@@ -38,7 +38,8 @@ class FolderLock:
                 self._path.unlink()
 
 
-_held: weakref.WeakValueDictionary[Path, FolderLock] = weakref.WeakValueDictionary()
+# By text: a Path cannot be compared any more when Python ends, and locks may go only then.
+_held: weakref.WeakValueDictionary[str, FolderLock] = weakref.WeakValueDictionary()
 
 
 def lock_folder(folder) -> FolderLock:
@@ -51,7 +52,7 @@ def lock_folder(folder) -> FolderLock:
 
     Raises BusyError where another process holds it.
     """
-    place = Path(folder).resolve()
+    place = os.path.realpath(folder)
     if (mine := _held.get(place)) is not None:
         mine.release()
     lock = lock_of(place)
@@ -59,7 +60,7 @@ def lock_folder(folder) -> FolderLock:
         lock.acquire()
     except Timeout as busy:
         raise BusyError(f"{folder}: another process is writing there; wait until it ends") from busy
-    _held[place] = made = FolderLock(place, lock)
+    _held[place] = made = FolderLock(Path(place), lock)
     return made
 
 

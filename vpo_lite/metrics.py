@@ -407,12 +407,13 @@ def price_of_conflict(
 
 
 def as_sets(rewards: np.ndarray, size: int) -> np.ndarray:
-    """The sets (n, size, d) that methods are compared on, from one group's rewards (G, m, d).
+    """The sets (n, size, d) that methods are compared on, from one group's rewards, (G, m, d) or,
+    in one row, (G m, d).
 
     Consecutive answers form a set. So a set is one rollout when m = size. Answers that do not
     fill a set are left out; a group with fewer than `size` answers becomes one smaller set.
 
-    >>> as_sets(np.arange(5.0).reshape(5, 1, 1), 2)[..., 0].tolist()
+    >>> as_sets(np.arange(5.0)[:, None], 2)[..., 0].tolist()
     [[0.0, 1.0], [2.0, 3.0]]
     """
     rewards = check_rewards(rewards, "rewards")

@@ -200,7 +200,6 @@ def _measured(rows: list[dict], known: bool, ceiling: dict[str, float]) -> Html:
     found = [[_points(RunFolder(folder)) for folder in row["folders"]] for row in rows]
     every = [figures for runs in found for run in runs for figures in run.values()]
     k = common_budgets(every)[-1]
-    kind = "any" if all(k in (figures["any_at_k"] or ()) for figures in every) else "best"
     for row, runs in zip(rows, found, strict=True):
         steps = sorted(set.intersection(*(set(points) for points in runs)))
         if steps:
@@ -208,21 +207,20 @@ def _measured(rows: list[dict], known: bool, ceiling: dict[str, float]) -> Html:
             series[_label(row)] = {
                 "step": np.array(steps),
                 goal: np.array([[f[goal] for f in run] for run in figures], float),
-                f"{kind}@{k}": np.array([[f[f"{kind}_at_k"][k] for f in run] for run in figures]),
+                f"any@{k}": np.array([[f["any_at_k"][k] for f in run] for run in figures]),
             }
     if not series:
         return Html("")
-    panels = [goal, f"{kind}@{k}"]
+    panels = [goal, f"any@{k}"]
     how = dict(levels={goal: ceiling}, width=WIDTH)
     return html(_MEASURED, _picture(_figures().curves(series, panels, **how), first=False))
 
 
 def _pools(rows: list[dict]):
     """any@k and best@k over k, side by side on one scale: both are weighted means of rewards."""
-    kinds = ["any", "best"] if all(row["any_at_k"] for row in rows) else ["best"]
-    series = {}
+    kinds, series = ("any", "best"), {}
     for row in rows:
-        budgets = sorted(row["best_at_k"], key=int)
+        budgets = common_budgets([row])
         values = {f"{kind}@k": [row[f"{kind}_at_k"][k] for k in budgets] for kind in kinds}
         series[_label(row)] = {ANSWERS: [int(k) for k in budgets]} | values
     figure = _figures().curves(series, [f"{kind}@k" for kind in kinds], x=ANSWERS, width=WIDTH)

@@ -87,15 +87,31 @@ def check_empty(given, name: str) -> None:
         raise ValueError(f"{name} = {shown(given)}: expected an empty list")
 
 
-def check_count(weights: Sequence, instances: Sequence) -> None:
-    """ValueError unless there is one array of weights for each problem."""
+def one_each(weights: Sequence | None, instances: Sequence) -> Sequence:
+    """What is given as weights for each problem: an array, or None. ValueError unless there is one
+    for each.
+    """
     n = len(instances)
+    if weights is None:
+        return [None] * n
     arrays = hasattr(weights, "__len__") and all(hasattr(w, "__len__") for w in weights)
     if not arrays or len(weights) != n:
         got = f" holds {len(weights)} arrays" if arrays else f" = {shown(weights)}"
         raise ValueError(
             f"weights{got}: expected {n} arrays, one for each problem; [w] * {n} gives all the same"
         )
+    return weights
+
+
+def weights_of(task: Task, instance, given) -> np.ndarray:
+    """The weights (d,) that are given for a problem, checked; w* where none are."""
+    w_star = w_star_of(task, instance)
+    weights = w_star if given is None else check_preference(given)
+    if weights.shape != w_star.shape:
+        raise ValueError(
+            f"weights of shape {weights.shape}: expected {w_star.shape}, one for each objective"
+        )
+    return weights
 
 
 def prompt_weights(policy: Policy, task: Task, instances: Sequence, weights) -> list:
@@ -104,16 +120,8 @@ def prompt_weights(policy: Policy, task: Task, instances: Sequence, weights) -> 
     """
     if weights is None and not shows_weights(policy, "give weights if it was"):
         return [None] * len(instances)
-    stars = [w_star_of(task, x) for x in instances]
-    weights = stars if weights is None else weights
-    check_count(weights, instances)
-    checked = [check_preference(w) for w in weights]
-    for w, star in zip(checked, stars, strict=True):
-        if w.shape != star.shape:
-            raise ValueError(
-                f"weights of shape {w.shape}: expected {star.shape}, one for each objective"
-            )
-    return [to_show(w) for w in checked]
+    rows = zip(instances, one_each(weights, instances), strict=True)
+    return [to_show(weights_of(task, x, given)) for x, given in rows]
 
 
 def check_tags(policy: Policy, tags: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from ..training.contract import check_request, check_seed, prompt_of
 from ..training.rollouts import draw_uniforms, noted, sample_answers, token_limits
 from ..training.watch import ENOUGH, UNREAD_SHARE
 from .archive import Archive
-from .contract import check_budgets, check_count, check_empty, shows_weights, to_show
+from .contract import check_budgets, check_empty, one_each, shows_weights, to_show
 from .found import Spent
 from .one_problem import Search, Trace
 
@@ -126,10 +126,7 @@ def evolve(
             f"archive = {shown(archive)}: expected a function from weights to an empty archive, "
             "such as the class Archive"
         )
-    if weights is not None:
-        check_count(weights, instances)
-    given = [None] * len(instances) if weights is None else weights
-    rows = zip(instances, given, strict=True)
+    rows = zip(instances, one_each(weights, instances), strict=True)
     searches = [Search(task, x, w, archive, until_solved) for x, w in rows]
     found = [] if traces is None else traces
     found += [search.trace for search in searches]

@@ -15,11 +15,10 @@ from ..training.contract import (
     flags_of,
     front_of,
     objectives_of,
-    w_star_of,
     worst_of,
 )
-from .archive import Archive, Elite, check_preference
-from .contract import joined_of, mutation_of, target_of
+from .archive import Archive, Elite
+from .contract import joined_of, mutation_of, target_of, weights_of
 from .found import Result, Spent
 
 SHOWN = 2  # parents in a prompt in words
@@ -85,12 +84,7 @@ class Search:
 
     def __init__(self, task: Task, instance, weights, archive, until_solved: bool):
         check_problem(task, instance)
-        w_star = w_star_of(task, instance)
-        weights = w_star if weights is None else check_preference(weights)
-        if weights.shape != w_star.shape:
-            raise ValueError(
-                f"weights of shape {weights.shape}: expected {w_star.shape}, one for each objective"
-            )
+        weights = weights_of(task, instance, weights)
         self.task, self.key, self.until_solved = task, task.key(instance), until_solved
         self.limit = 0  # tokens of a rollout, where a policy writes them
         self.shown: np.ndarray | None = None  # weights in the prompt

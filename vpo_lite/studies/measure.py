@@ -78,7 +78,7 @@ def _figures(
         covered = evaluated["coverage"]
         points = np.asarray(front, dtype=float)
         attained = covered / best_coverage(points.tobytes(), len(points), config.compared_size)
-        sets = metrics.as_sets(rewards[:, None], config.compared_size)
+        sets = metrics.as_sets(rewards, config.compared_size)
         judged = np.array([metrics.coverage(sets, front, alpha).mean() for alpha in alphas])
     return dict(
         best=best_of.best_at(rewards, w_star),

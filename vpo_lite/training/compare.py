@@ -37,7 +37,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - method; set: answers in a compared set; runs, problems: how many; folders
     - elsewhere: whether another program trained what was measured on the problems of these runs
     - the means of the figures of ``summary.json``, over runs; where these are on several single
-      problems, each problem counts once. None for one that a run of the kind lacks
+      problems, each problem counts once
     - start: the same figures before training
     - tokens: sampled in training
     - per_run {figure: values}: of each run, in the order of folders, best@k and any@k among them;
@@ -51,7 +51,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
       figure that cannot be compared: set rewards at another alpha, for one
     - alpha: at which its set reward is taken
     - records: by the option of each data file how many records were read, and dropped by reason;
-      empty for a task without such files, and where an earlier version measured
+      empty for a task without such files
     - other_problems: the settings by which this row was measured on other problems than the first
       one, such as data or eval_problems
     - unequal {setting: value}: what differs between the rows beside their methods, the answers
@@ -173,7 +173,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],
         "elsewhere": elsewhere,
-        "records": next((r for run in runs if (r := run.summary.get("records"))), {}),
+        "records": runs[0].summary["records"],
         **_means(kind),
         "per_run": kind.by_run,
         "interval": {
@@ -223,8 +223,8 @@ def _drawn(run: Finished) -> str:
 
 
 def _compared(summary: dict) -> dict:
-    """The figures that are averaged over runs. Older runs lack some of them, and what was measured
-    once more has none from before training.
+    """The figures that are averaged over runs. What was measured once more has none from before
+    training.
     """
     start = summary.get("start")
     before = start and {name: start[name] for name in FIGURES}

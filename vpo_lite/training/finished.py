@@ -112,13 +112,13 @@ def _read(path: Path) -> Finished:
     again = check(stored, Evaluation, str(path))
     with told_of(f"{path}"):
         run = RunFolder.open(again.run)
-        if again.settings not in (None, digest(run.path / CONFIG)):
+        if again.settings != digest(run.path / CONFIG):
             raise ValueError(f"the run in {run.path} has changed since: measure it again")
         config = run.config().but(eval_answers=again.answers)
         config = config.but(model=again.model) if again.model else config
     measured = {"adapter": _within(again.adapter, again.run)} if again.adapter else {}
     measured |= {ELSEWHERE: True} if again.model else {}
-    if again.alpha not in (None, config.alpha):
+    if again.alpha != config.alpha:
         measured[ALPHA] = again.alpha
     own = run.finished and not (again.adapter or again.model)
     tokens = run.summary()["tokens"] if own else None

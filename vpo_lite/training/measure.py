@@ -90,7 +90,7 @@ def pool_figures(task: Task, config: TrainConfig, pool: Answers, answers: int) -
     """The figures of one pool, cut to ``answers`` answers, named as in evaluate."""
     x, d, names = pool.instance, pool.rewards.shape[-1], objectives_of(task, pool.instance)
     rewards, parsed, repeats, valid, solved = pool.pooled(answers)
-    sets = metrics.as_sets(rewards.reshape(-1, 1, d), config.compared_size)
+    sets = metrics.as_sets(rewards, config.compared_size)
     front = task.front(x)
     covered = coverage_of(task, front, sets)
     w_star = w_star_of(task, x)

@@ -37,22 +37,17 @@ def check_unchanged(folder: Path, about: dict[str, str], learner, config: TrainC
     """Raise DamagedError where settings or base model are not those of ``about``, the texts stored
     with a state in a run's folder (:meth:`RunFolder.about <.folders.RunFolder.about>`).
     """
-    base = about.get("base")  # "": an earlier version did not know it for a model of the hub
-    if base and base != learner.policy.fingerprint:
+    if (base := about.get("base")) and base != learner.policy.fingerprint:  # "": not known
         raise DamagedError(
             f"{folder}: its state was trained on other parameters than those of "
             f"{config.base_model!r} now; put the model back, or start another run"
         )
-    stored = about.get("config")
-    if stored is None:  # a state of an earlier version
-        return
-    before = parse_json(stored, dict[str, JsonValue], f"{folder}: the settings of its state")
-    before = {o.name: o.default for o in config.options()} | before  # of an earlier version
+    what = f"{folder}: the settings of its state"
+    before = parse_json(about.get("config", ""), dict[str, JsonValue], what)
+    before = {o.name: o.default for o in config.options()} | before  # a newer setting: its default
     now = json.loads(json.dumps(config.to_json()))
     if isinstance(options := before.get("task_options"), dict):  # check_files knows the data
         options.update((n, f) for n, f in config.files.items() if n in options)
-    if before.get("method") == config.method:  # an earlier version did not name its module
-        before["method"] = now["method"]
     free = [n for n in MAY_CHANGE if n != "steps" or config.lr_schedule == "constant"]
     others = [n for n in now if n not in free and now[n] != before.get(n)]
     if others:

@@ -311,8 +311,7 @@ def going_on(
     try:
         config, done = folder.config(), len(folder.records())
         before, config = config.steps, changed(path, config, steps, machine)
-        if steps is not None or "eval_every" in machine:  # an older run may be as it is
-            check_eval_every(config)
+        check_eval_every(config)
         constant = config.lr_schedule == "constant"
         if folder.finished and config.steps == before:
             folder.tidy()

@@ -20,7 +20,7 @@ def _with_one(best: dict[str, float]) -> dict[str, float]:
     return best
 
 
-BestAtK = Annotated[dict[Budget, float], AfterValidator(_with_one)]
+AtK = Annotated[dict[Budget, float], AfterValidator(_with_one)]
 ByProblem = Annotated[list[float | None], Field(min_length=1)]
 
 
@@ -31,36 +31,15 @@ class Engine(Schema):
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Means(Schema):
-    """The figures of a policy that every version wrote."""
-
-    model_config = ConfigDict(extra="ignore")  # reach_rate, and what later versions add
-
-    set_reward: float
-    coverage: float | None
-    coverage_best_single: float | None
-    diversity: Positive
-    diversity_all: Positive
-    best_at_k: BestAtK
-    parse_rate: Share
-    valid_rate: Share
-    repeat_rate: Share
-    objectives: dict[str, float]
-    tokens_per_answer: Positive
-
-
 class PerProblem(Schema):
-    """Figures with one value per problem; None where a problem has no known front.
-
-    Earlier runs lack best@k and any@k.
-    """
+    """Figures with one value per problem; None where a problem has no known front."""
 
     coverage: ByProblem
     set_reward: ByProblem
     diversity: ByProblem
     valid_rate: ByProblem
-    best_at_k: dict[Budget, ByProblem] = Field(default_factory=dict)
-    any_at_k: dict[Budget, ByProblem] = Field(default_factory=dict)
+    best_at_k: dict[Budget, ByProblem]
+    any_at_k: dict[Budget, ByProblem]
 
     @model_validator(mode="after")
     def _equally_long(self):
@@ -83,20 +62,33 @@ def flattened(figures: dict) -> dict:
     return flat
 
 
-class Figures(Means):
+class Figures(Schema):
     """The figures of :func:`~vpo_lite.training.evaluate.evaluate`."""
 
-    best_of_rollout: float | None = None
-    any_at_k: dict[Budget, float] | None = None
-    pass_at_k: dict[Budget, Share] | None = None
-    solved_rate: Share | None = None
-    below_worst_rate: Share | None = None
-    above_front_rate: Share | None = None
-    reached: dict[str, float] | None = None
-    spread: dict[str, Positive] | None = None
-    truncated_rate: Share | None = None
-    answers: Count | None = None
-    problems: Count | None = None
+    model_config = ConfigDict(extra="ignore")  # reach_rate, and what later versions add
+
+    set_reward: float
+    coverage: float | None
+    coverage_best_single: float | None
+    diversity: Positive
+    diversity_all: Positive
+    best_at_k: AtK
+    best_of_rollout: float
+    any_at_k: AtK
+    pass_at_k: dict[Budget, Share]
+    parse_rate: Share
+    valid_rate: Share
+    solved_rate: Share
+    repeat_rate: Share
+    below_worst_rate: Share
+    above_front_rate: Share | None
+    truncated_rate: Share
+    objectives: dict[str, float]
+    reached: dict[str, float]
+    spread: dict[str, Positive]
+    tokens_per_answer: Positive
+    answers: Count
+    problems: Count
     per_problem: PerProblem
 
 
@@ -119,8 +111,8 @@ class Start(Figures):
       task whose rewards tell repeats
     """
 
-    by_chance: bool | None = None
-    same_effect_rate: Share | None = None
+    by_chance: bool
+    same_effect_rate: Share | None
 
 
 class Measured(Figures):
@@ -136,33 +128,33 @@ class Summary(Figures):
     steps: Annotated[int, Field(ge=1)]
     seconds: Seconds
     rollout_share: Share
-    scoring_share: Share | None = None
-    tokens: Count | None = None
-    truncated_in_training: Share | None = None
+    scoring_share: Share | None
+    tokens: Count
+    truncated_in_training: Share
     start: Start
-    device: str | None = None
-    versions: dict[str, str] = Field(default_factory=dict)
-    records: Records = Field(default_factory=dict)
+    device: str
+    versions: dict[str, str]
+    records: Records
 
 
 class Evaluation(Figures):
     """What ``vpo-lite evaluate RUN --json`` prints, so that `compare` can read it in place of RUN.
 
     - run: its folder; adapter, model: another one that was measured on its problems
-    - alpha: of the set reward; None for the run's own
+    - alpha: of the set reward
     - records: of its data files, as in a :class:`Summary`
     - files: digests of data and code at that time, as config.json has them
-    - settings: the digest of config.json at that time; None where an older version printed it
+    - settings: the digest of config.json at that time
     """
 
     run: str
-    adapter: str | None = None
+    adapter: str | None
     model: str | None = None
-    alpha: float | None = None
-    seed: Count | None = None
-    files: dict[str, str] = Field(default_factory=dict)
-    settings: str | None = None
-    records: Records = Field(default_factory=dict)
+    alpha: float
+    seed: Count
+    files: dict[str, str]
+    settings: str
+    records: Records
 
 
 OF_PROBLEMS = ("answers", "problems", "per_problem")  # no means over problems

@@ -16,12 +16,14 @@ UNEVEN = 0.07  # of any@k, between policies that serve other objectives: from th
 
 
 def common_budgets(rows: list[dict]) -> list[str]:
-    """The k of best@k that all these rows have, as their keys.
+    """The k of best@k and any@k that all these rows have, as their keys.
 
-    >>> common_budgets([{"best_at_k": {"1": 0.5, "3": 0.6}}, {"best_at_k": {"1": 0.5}}])
-    ['1']
+    >>> at_3 = {"1": 0.5, "3": 0.6}
+    >>> common_budgets([{"best_at_k": at_3, "any_at_k": at_3}, {"best_at_k": at_3, "any_at_k": {}}])
+    []
     """
-    return [k for k in map(str, BUDGETS) if all(k in row["best_at_k"] for row in rows)]
+    figures = [row[name] for row in rows for name in ("best_at_k", "any_at_k")]
+    return [k for k in map(str, BUDGETS) if all(k in values for values in figures)]
 
 
 class Cell(NamedTuple):
@@ -35,8 +37,8 @@ class Cell(NamedTuple):
 def columns(rows: list[dict]) -> dict[str, Callable[[dict], Cell]]:
     """{title: what a row of :func:`compare` shows there}, of the table and of the page.
 
-    Coverage and any@k are left out where no row has them. A method with one answer per rollout has
-    no repeats, since repeats are counted within a rollout.
+    Coverage is left out where no row has it. A method with one answer per rollout has no repeats,
+    since repeats are counted within a rollout.
     """
 
     def text(value, form=".3f"):
@@ -59,10 +61,7 @@ def columns(rows: list[dict]) -> dict[str, Callable[[dict], Cell]]:
         "coverage": moved("coverage"),
         "one answer": lambda row: Cell(text(row.get("coverage_best_single"))),
     }
-    most = budgets[-1:]  # any@3 of sets of three is nearly the set reward
-    any_at = {
-        f"any@{k}": lambda row, k=k: Cell(text((row.get("any_at_k") or {}).get(k))) for k in most
-    }
+    most = budgets[-1]  # any@3 of sets of three is nearly the set reward
     return {
         "method": lambda row: Cell(row.get("label") or row["method"]),
         "set": lambda row: Cell(str(row["set"])),
@@ -71,7 +70,7 @@ def columns(rows: list[dict]) -> dict[str, Callable[[dict], Cell]]:
         "set reward": moved("set_reward"),
         **(of_the_front if any(row["coverage"] is not None for row in rows) else {}),
         **{f"best@{k}": lambda row, k=k: Cell(text(row["best_at_k"][k])) for k in budgets},
-        **(any_at if any(row.get("any_at_k") for row in rows) else {}),
+        f"any@{most}": lambda row: Cell(text(row["any_at_k"][most])),
         "diversity": moved("diversity"),
         "valid": moved("valid_rate"),
         "repeats": repeats,

@@ -79,7 +79,7 @@ def load_state(path: Path, model, optimizer, *, most: int) -> int:
         fits = tensor.shape == like.shape and tensor.dtype == like.dtype
         if not fits or not torch.isfinite(tensor).all() or (tensor < least).any():
             raise DamagedError(f"{path}: tensor {name[:60]!r} is damaged; start the run anew")
-    if about.get(CHECKSUM, checksum := _checksum(stored)) != checksum:  # an older state has none
+    if about.get(CHECKSUM) != _checksum(stored):
         raise DamagedError(
             f"{path}: its numbers are not those that were stored; start the run anew"
         )
