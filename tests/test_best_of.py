@@ -277,6 +277,7 @@ def test_the_sign_test_leaves_ties_out():
     wanted = 2 * (1 + 4) / 2**4  # 3 wins of 4: both tails
     assert intervals.sign_test(first, second) == pytest.approx(wanted)
     assert intervals.sign_test([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert intervals.sign_test([0.1 + 0.2] * 5, [0.3] * 5) == 1.0  # sums of one value in two orders
     with pytest.raises(ValueError, match="shapes"):
         intervals.sign_test([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="shape"):

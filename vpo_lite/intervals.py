@@ -136,5 +136,7 @@ def sign_test(first, second):
     first, second = (check_finite(x, "scores", 1) for x in (first, second))
     if first.shape != second.shape:
         raise ValueError(f"scores of shapes {first.shape} and {second.shape}: expected equal ones")
-    wins, losses = int((first > second).sum()), int((second > first).sum())
+    gap = first - second
+    gap[abs(gap) <= ROUNDING * np.maximum(abs(first), abs(second))] = 0
+    wins, losses = int((gap > 0).sum()), int((gap < 0).sum())
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
