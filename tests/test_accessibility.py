@@ -571,6 +571,8 @@ def test_each_kind_of_control_works_by_keyboard(notebook):
     notebook.wait_text(".vpo-said", "finished")
     assert page.locator(".vpo-lab [role=status].vpo-said").count() == 1, "one voice"
     page.wait_for_selector(".vpo-look .noUi-handle[aria-label='look at step']")
+    for name in ("play or pause", "back to the first step"):
+        page.wait_for_selector(f".widget-play button[aria-label='{name}'][title='{name}']")
     page.locator(".vpo-look .noUi-handle").focus()
     press("ArrowLeft")
     notebook.wait_text(".vpo-words", "GRPO, step 2:")

@@ -261,6 +261,9 @@ def test_before_training(page):
         "on the triangle one sees K, and only there"
     )
     check(page, boards=1, large=True)
+    page.kernel("lab.panel.controls.large.value = False; lab.change(lr=0.0015)")
+    page.page.wait_for_selector(".vpo-lab:not(.vpo-large) .vpo-lr .widget-readout >> text=0.0015")
+    assert not faults(measure(page, SMALL)), "with More open"
 
 
 ROWS = """() => {

@@ -19,7 +19,9 @@ function assist(box) {
     for (const e of box.querySelectorAll("[title='null']")) e.removeAttribute("title"); // of a widget without a hint
     for (const button of box.querySelectorAll(".widget-toggle-button")) set(button, "aria-pressed", String(button.classList.contains("mod-active")));
     const players = [...box.querySelectorAll(".widget-play button")];
-    players.forEach((button, i) => set(button, "aria-label", ["play or pause", "back to the first step"][i] || "repeat"));
+    players.forEach((button, i) => {
+      for (const name of ["aria-label", "title"]) set(button, name, ["play or pause", "back to the first step"][i] || "repeat");
+    });
     for (const icon of box.querySelectorAll("button > i")) set(icon, "aria-hidden", "true"); // a letter of a font of pictures
   };
 

@@ -34,6 +34,7 @@ CSS = """
 .vpo-lab .widget-readout { min-width: 2.6em; }
 .vpo-lab .vpo-K .widget-readout { min-width: 2em; }
 .vpo-lab .vpo-m .widget-readout { min-width: 1.3em; }
+.vpo-lab .vpo-lr .widget-readout { min-width: 4em; } /* 0.0015 */
 /* The line of a slider is four pixels high: a pointer that misses it by a few hits it, too. */
 .vpo-lab .noUi-base::before { content: ""; position: absolute; inset: -12px 0; }
 /* Always as wide as with their longest text: else the buttons beside them would jump. */
