@@ -201,8 +201,8 @@ def test_the_envelope_is_the_max_of_the_lines():
 def test_a_cloud_counts_the_weights_at_each_place():
     W = np.array([[0.5, 0.5, 0.0], [0.51, 0.49, 0.0], [0.0, 0.2, 0.8]])
     figure = figures.weight_clouds({"all": W, "last": W[2:]}, objectives=("a", "b", "c"))
-    places = [[*zip(t.a, t.b, t.c, t.customdata, strict=True)] for t in figure.data]
-    assert places == [[(0, 0.2, 0.8, 1), (0.5, 0.5, 0, 2)], [(0, 0.2, 0.8, 1)]]
+    places = [[*zip(t.a, t.b, t.c, strict=True)] for t in figure.data]
+    assert places == [[(0, 0.2, 0.8), (0.5, 0.5, 0)], [(0, 0.2, 0.8)]]
     sizes = figure.data[0].marker.size
     assert sizes[1] / sizes[0] == pytest.approx(2**0.5), "areas are counts"
     assert "last c" not in texts(figure.layout.to_plotly_json()) and "corners a, b, c" in (

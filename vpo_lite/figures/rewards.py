@@ -183,18 +183,16 @@ def weight_clouds(
         rounded = (np.asarray(W, float) * 20).round() / 20
         (a, b, c), people = np.unique(rounded.T, axis=1, return_counts=True)
         marker = {"size": 3.6 * np.sqrt(people), "color": "black", "opacity": 0.6}
-        dot = dict(mode="markers", marker=marker, customdata=people, name=label, cliponaxis=False)
+        dot = dict(mode="markers", marker=marker, name=label, hoverinfo="skip", cliponaxis=False)
         figure.add_scatterternary(a=a, b=b, c=c, **dot, row=1, col=column)
-        hover = "%{customdata} weights near (%{a:.2f}, %{b:.2f}, %{c:.2f})<extra></extra>"
-        figure.data[-1].update(hovertemplate=hover)
     clear = "rgba(0,0,0,0)"  # for the words of the figure: the titles show this name
     for axis, name in zip("abc", names, strict=True):
         font = {"size": 16, "color": clear} if axis == "a" else {"size": 16}
         text = name if axis == "a" else f"<br>{name}"
         style = {"title": {"text": text, "font": font}, "showticklabels": False}
         figure.update_ternaries({f"{axis}axis": style})
-    figure = finish(figure, title, width, 360)
-    figure.update_ternaries(sum=1).update_annotations(yshift=2, font_size=16)
+    figure = finish(figure, title, width, 400)
+    figure.update_ternaries(sum=1).update_annotations(yshift=-18, font_size=16)
     return figure.update_layout(showlegend=False)
 
 
