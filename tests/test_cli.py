@@ -303,6 +303,22 @@ def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
 
 
 @pytest.mark.slow
+def test_ctrl_c_after_the_last_file_of_a_run_does_not_ask_for_a_resume_that_is_refused(
+    small, tmp_path, capsys, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_command, "_print_summary", interrupted)
+        assert main([*small, "--steps", "1", "--out", str(tmp_path / "run")]) == 130
+    said = without_bars(capsys.readouterr().err).splitlines()[-1]
+    see = "vpo-lite: stopped; the run is finished; see vpo-lite "
+    assert said.startswith(see)
+    assert main(said.removeprefix(see).split()) == 0
+
+
+@pytest.mark.slow
 def test_an_m_that_does_nothing_is_said_where_sets_would_differ_in_size(small, tmp_path, capsys):
     one = [*small, "--steps", "1"]
     given = {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..checks import shown
 from ..markup import count
+from ..messages import command
 from ..tasks.task_errors import BelowWorst, TaskError
 from .errors import ended, of_a_file, of_own_code
 from .flags import (
@@ -111,7 +112,10 @@ def run(options) -> int:
             return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
         status = _status(asked_to_stop)
-        return say(f"stopped; go on with: {go_on}", status) if started.main else status
+        then = f"go on with: {go_on}"
+        if started.folder.finished:  # only the table was not printed
+            then = f"the run is finished; see {command('compare', started.path)}"
+        return say(f"stopped; {then}", status) if started.main else status
     except OSError as error:  # a full disk, for one
         if started.folder.finished:  # only the table could not be printed
             raise
