@@ -1,6 +1,7 @@
 """Reward functions that return, raise or switch off what no trainer can use."""
 
 import asyncio
+import warnings
 
 import numpy as np
 import pytest
@@ -58,6 +59,16 @@ def test_what_becomes_no_real_number_is_named(returned):
     with pytest.raises(TaskError, match=r"^<lambda> returned .*: expected a list") as caught:
         RewardFunctions([lambda completions: returned]).rewards(lambda: {"completions": [""]}, 1)
     check_error(caught.value, TaskError)
+
+
+def test_a_tensor_with_gradients_is_read_without_a_word_of_torch():
+    """A reward model that was asked without torch.no_grad(): a warning would cut through the bar."""
+    rewards = torch.tensor([0.5, 0.25], requires_grad=True) * 2
+    for returned in (rewards, [*rewards]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = RewardFunctions([lambda completions, returned=returned: returned])
+            assert found.rewards(lambda: {"completions": ["", ""]}, 2) == [[1.0], [0.5]]
 
 
 class Panic(BaseException):

@@ -312,7 +312,7 @@ def _is_listed(returned) -> bool:
 def _number(x) -> float:
     if isinstance(x, str | bytes | np.complexfloating):  # NumPy would drop the imaginary part
         raise TypeError("no real number")
-    return float(x)
+    return float(x.detach() if hasattr(x, "detach") else x)  # of gradients torch would warn
 
 
 def _name(function: Callable) -> str:
