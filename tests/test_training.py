@@ -1595,6 +1595,20 @@ def test_training_says_what_it_was_given_in_the_wrong_place(tiny, wrong, said):
     assert str(caught.value) == said
 
 
+def test_a_learner_and_a_run_say_it_too(tiny, tmp_path):
+    wrong = {
+        "config = 'demo': expected a TrainConfig": dict(config="demo"),
+        "policy = 'a': expected a policy; give load_policy('a')": dict(policy="a"),
+        "task = 'maze': expected a Task object": dict(task="maze"),
+    }
+    for said, given in wrong.items():
+        with pytest.raises(ValueError) as caught:
+            Learner(**{"config": tiny()} | given)
+        assert str(caught.value) == said
+    with pytest.raises(ValueError, match="config = 'demo': expected a TrainConfig"):
+        vpo.Run.begin("demo", tmp_path / "run")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, other",

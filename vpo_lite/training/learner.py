@@ -12,7 +12,8 @@ from ..policy.policy import Policy
 from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from .config import TrainConfig
-from .contract import check_early_problems
+from .contract import check_early_problems, check_fit, check_given
+from .evaluate import check_config
 from .problems import check_method
 from .recombine import check_task
 from .schemas import BestSets
@@ -29,17 +30,23 @@ class Learner:
     - policy: to train, instead of the config's model
     - task: to train on, instead of the config's own
 
-    Raises ValueError for a model that cannot be loaded, and for one that cannot do the task.
+    Raises ValueError for a model that cannot be loaded, for one that cannot do the task, and for a
+    name in the place of config, policy or task.
 
     Attributes: config, as given; built_with, names of the settings that cannot change any more;
     steps, how many it has done; whole, False while a step changes what a state holds.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy | None = None, task: Task | None = None):
+        check_config(config)
+        if task is not None:
+            check_given(task)
         self.config, self.steps, self.checked, self.whole = config, 0, None, True
         self.built_with = OF_THE_TASK * (task is None) + OF_THE_POLICY * (policy is None)
         self.task = task or config.make_task()
         self.task.check_machine()
+        if policy is not None:
+            check_fit(policy, self.task, config.answers)
         with torch_threads(config.threads):
             self.policy = policy or load_policy(
                 _base_of(config.base_model),

@@ -8,7 +8,6 @@ from ..policy.threads import torch_threads
 from ..tasks.base import Task
 from ..tasks.records import told_before
 from .config import TrainConfig
-from .contract import check_given
 from .evaluate import check_config
 from .learner import Learner
 from .memory import check_fits, enough_memory, made_to_fit
@@ -56,8 +55,6 @@ def train(
         raise ValueError("task and learner: a learner has its task; give one of them")
     check_config(config)
     check_truth(fit, "fit")
-    if task is not None:
-        check_given(task)
     if learner is not None and not isinstance(learner, Learner):
         raise ValueError(f"learner = {shown(learner)}: expected a Learner")
     if learner is None:

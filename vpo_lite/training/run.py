@@ -18,7 +18,7 @@ from ..policy.adapter import check_place
 from ..tasks.records import counted
 from .answers import Answers, by_chance, differing, same_effect_rate
 from .config import TrainConfig
-from .evaluate import check_eval_every, evaluate, held_out_seeds
+from .evaluate import check_config, check_eval_every, evaluate, held_out_seeds
 from .folders import ADAPTER_FOLDER, RunFolder
 from .learner import Learner
 from .loop import train
@@ -289,6 +289,7 @@ def settled(config: TrainConfig) -> TrainConfig:
     Data that cannot be read, too few held-out problems, and an ``eval_every`` beyond the last step
     are refused here, before a model loads.
     """
+    check_config(config)
     if shipped.folder(config.base_model) is None and Path(config.base_model).is_dir():
         config = config.but(model=str(Path(config.base_model).resolve()))
     config = config.but(**{o: str(Path(file).resolve()) for o, file in config.files.items()})
