@@ -562,6 +562,18 @@ def test_the_old_model_is_gone_before_a_broken_run_loads_it_again(
     assert seen == [None]
 
 
+def test_a_folder_that_is_taken_is_said_before_a_model_is_loaded(small_config, runs, monkeypatch):
+    """Which may take minutes."""
+
+    def loaded(config):
+        raise AssertionError
+
+    monkeypatch.setattr(runs_of_training, "Learner", loaded)
+    for taken, said in ((runs / "finished", "holds a run already"), ("x" * 300, "cannot be")):
+        with pytest.raises(ValueError, match=said):
+            Run.begin(small_config, taken)
+
+
 def test_a_run_is_finished_after_its_last_step_only(small_config, tmp_path):
     run = Run.begin(small_config, tmp_path / "run")
     run.save()  # there is nothing yet

@@ -110,6 +110,8 @@ class TrlRun(AnyRun):
         team = joined(engine.options, on_cpu(config))
         with together(team):
             config = settled(config)
+            if team.is_main_process:
+                RunFolder(path).check_free()
             made = _check_options(config, engine, team)
             learner = _learner(config)
             with silence():

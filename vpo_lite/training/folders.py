@@ -85,24 +85,21 @@ class RunFolder:
         """
         folder = cls(path)
         stored, made = stored_settings(config, engine), []
-        try:
-            folder._check_free()
-            made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
-            folder.path.mkdir(parents=True, exist_ok=True)
-            folder.lock()
-            folder._check_free()  # another process may have been faster
-            folder.tidy()
-            write_json(folder.path / CONFIG, stored)
-        except BaseException as error:
-            folder.close(remove=bool(made))
-            with contextlib.suppress(OSError):  # not empty: another process works there
-                for parent in made:
-                    parent.rmdir()
-            if not isinstance(error, OSError):
+        with _usable(path):
+            try:
+                folder.check_free()
+                made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
+                folder.path.mkdir(parents=True, exist_ok=True)
+                folder.lock()
+                folder.check_free()  # another process may have been faster
+                folder.tidy()
+                write_json(folder.path / CONFIG, stored)
+            except BaseException:
+                folder.close(remove=bool(made))
+                with contextlib.suppress(OSError):  # not empty: another process works there
+                    for parent in made:
+                        parent.rmdir()
                 raise
-            raise ValueError(
-                f"{path}: cannot be written ({error.strerror}); choose another --out"
-            ) from error
         return folder
 
     @classmethod
@@ -137,14 +134,19 @@ class RunFolder:
         if self._lock is not None:
             self._lock.release(remove=remove)
 
-    def _check_free(self) -> None:
-        """ValueError unless a run may begin here: no folder, or nothing but a killed beginning."""
+    def check_free(self) -> None:
+        """ValueError unless a run may begin here: no folder, or nothing but a killed beginning.
+
+        :meth:`create` calls it; call it before a model is loaded, which may take minutes.
+        """
         path = self.path
-        if (path / CONFIG).exists():
+        with _usable(path):
+            begun, free = (path / CONFIG).exists(), is_free(path, [CONFIG])
+        if begun:
             raise ValueError(
                 f"{path}: holds a run already; go on with: {self.go_on}, or choose another --out"
             )
-        if not is_free(path, [CONFIG]):
+        if not free:
             raise ValueError(f"{path}: exists and is no empty folder; choose another --out")
 
     def tidy(self) -> None:
@@ -405,6 +407,17 @@ class RunFolder:
         write_json(self.path / SUMMARY, summary)
         self.tidy()
         self.close(remove=True)
+
+
+@contextlib.contextmanager
+def _usable(path) -> Iterator[None]:
+    """A context in which an OSError means that no run can begin in this folder: a ValueError."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"{path}: cannot be written ({error.strerror}); choose another --out"
+        ) from error
 
 
 def run_meant(path: Path) -> str:

@@ -199,6 +199,7 @@ class Run(AnyRun):
         hold, and for a folder that cannot be used. Nothing is written then.
         """
         config = settled(config)
+        RunFolder(path).check_free()
         learner = Learner(config)
         config = made_to_fit(learner.policy, config, learner.task)
         check_fits(learner.policy, config, learner.task)
