@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from printed import without_bars
+from printed import refused, without_bars
 
 import envs
 import vpo_lite as vpo
@@ -316,6 +316,16 @@ def test_ctrl_c_after_the_last_file_of_a_run_does_not_ask_for_a_resume_that_is_r
     see = "vpo-lite: stopped; the run is finished; see vpo-lite "
     assert said.startswith(see)
     assert main(said.removeprefix(see).split()) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps the folder that somebody is in")
+def test_a_current_folder_that_was_removed_is_said(tmp_path, monkeypatch, capsys):
+    """As by a clone that was made anew while a terminal stood in the old one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    os.chdir("gone")
+    (tmp_path / "gone").rmdir()
+    assert "the current folder was removed" in refused(capsys, "compare", tmp_path)
 
 
 @pytest.mark.slow

@@ -48,6 +48,10 @@ def run(arguments=None) -> int:
         if hasattr(stream, "reconfigure"):  # a name that the terminal cannot write fails nothing
             stream.reconfigure(errors="backslashreplace")
     try:
+        os.getcwd()
+    except FileNotFoundError:  # torch's own libraries would not be found, and say so
+        return say("the current folder was removed; go to one that is there with cd", 2)
+    try:
         with json_alone(arguments):
             options, unknown = parser(arguments).parse_known_args(arguments)
             if unknown:  # here, since argparse would name the help of `vpo-lite`
