@@ -302,6 +302,19 @@ def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a terminal is made as on Linux")
+def test_a_terminal_is_told_that_the_step_under_way_is_finished_first(monkeypatch, capfd):
+    """Of a large model it takes minutes, and a second Ctrl-C would lose it."""
+    monkeypatch.setattr(os, "isatty", lambda stream: True)
+    asked, run = [], SimpleNamespace(in_step=True)
+    with train_command._patient(run, asked):
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    told = "\nvpo-lite: stopping after this step; Ctrl-C again stops at once\n"
+    assert (asked, capfd.readouterr().err) == ([signal.SIGINT] * 2, told)
+
+
 @pytest.mark.slow
 def test_ctrl_c_after_the_last_file_of_a_run_does_not_ask_for_a_resume_that_is_refused(
     small, tmp_path, capsys, monkeypatch

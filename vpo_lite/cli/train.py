@@ -305,6 +305,8 @@ def _patient(run, asked: list[int]):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if again or not run.in_step:
             raise KeyboardInterrupt
+        if signum == signal.SIGINT and 2 in terminals:  # a print might interrupt another one
+            os.write(2, b"\nvpo-lite: stopping after this step; Ctrl-C again stops at once\n")
 
     before = {number: signal.signal(number, ask) for number in _signals()}
     try:
