@@ -358,7 +358,11 @@ def test_every_tenth_record_is_held_out_and_no_step_trains_on_it(file):
     with pytest.raises(ValueError, match="problem 31: there are 31 records"):
         apart.instance(31)
     alone = on_records("chains")(data=str(file(lines[0])))
-    with pytest.raises(DamagedError, match="holds one record"):
+    with pytest.raises(DamagedError, match="holds one record; one to train"):
+        alone.seeds  # noqa: B018
+    row["question"] = []
+    alone = on_records("chains")(data=str(file(lines[0], json.dumps(row), name="two.jsonl")))
+    with pytest.raises(DamagedError, match=r"holds one record \(1 dropped: .+\); one to train"):
         alone.seeds  # noqa: B018
     assert len({task.key(task.instance(i)) for i in range(25)}) == 25
     assert task.key(task.instance(3)) == on_records("chains")(data=task.data).key(task.instance(3))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import raised, shortened, shown
 from ..files import DamagedError
+from ..markup import count
 from ..messages import LONGEST
 from ..tasks import task_class
 from ..tasks.base import MAX_ANSWERS, TaskError
@@ -139,7 +140,7 @@ def _told(
     """What a file of records holds, as lines of text."""
     named = loaded.named
     listed = ", ".join(f"{kind}: {n:,}" for kind, n in counts["kinds"].items())
-    yield f"{loaded.path}: {counts['records']:,} {task.noun}s" + (f" ({listed})" if listed else "")
+    yield f"{loaded.path}: {count(counts['records'], task.noun)}{f' ({listed})' if listed else ''}"
     if task.held_out_data is None and loaded.records and not loaded.damaged:
         yield told_parted(len(loaded.records), task.noun)
     if "request_tokens" in counts:

@@ -158,6 +158,9 @@ def save_adapter(model, card: AdapterCard, path) -> Path:
     made = staging / path.name
     try:
         made.mkdir()  # with the umask's permissions, which mkdtemp and safetensors do not follow
+        for settings in model.peft_config.values():
+            if isinstance(settings.target_modules, set):  # its order differs between processes
+                settings.target_modules = sorted(settings.target_modules)
         if base_folder(card.base) is None:  # of the hub: its cache lies elsewhere on each machine
             hub = HubName.of(card.base)
             for settings in model.peft_config.values():

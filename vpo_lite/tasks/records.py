@@ -181,8 +181,10 @@ class RecordTask(Task):
         else:
             records, held_out = parted(records)
             if not records:
+                dropped = self.loaded["data"].dropped.values()
+                also = f" ({len(dropped)} dropped: {next(iter(dropped))})" if dropped else ""
                 raise DamagedError(
-                    f"{self.path}: holds one record; one to train on and one to hold out are "
+                    f"{self.path}: holds one record{also}; one to train on and one to hold out are "
                     "needed: give more, or give held_out_data"
                 )
         split = {"train": records, "held_out": self.held_out(held_out)}
