@@ -244,6 +244,15 @@ def test_a_coverage_above_one_is_on_the_axis(trained, monkeypatch):
     assert low == pytest.approx(0.3) and 1.5 < high < 1.6
 
 
+def test_what_a_search_finds_is_on_its_axis():
+    """One answer of this step covers less than half of the front, and the sets more."""
+    lab = Lab.replay("three_methods/seed-1").look(37)
+    figure = lab.figure()
+    traces = [t for t in figure.data if t.type == "scatter" and t.yaxis == "y4"]
+    found = [min(t.y) for t in traces if t.name in ("VPO", "GRPO")]
+    assert figure.layout.yaxis4.range[0] < min(found) < 0.5 == figure.layout.yaxis2.range[0]
+
+
 def test_no_curve_runs_through_the_marks_of_changes(trained, monkeypatch):
     """The letters of a mark begin at 93 % of the height. A diversity of 1.15 ran through them."""
     for peak in (0.5, 1, 1.05, 1.15, 1.19, 1.9, 40):
