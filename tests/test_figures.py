@@ -99,7 +99,7 @@ def test_no_module_of_the_package_hides_a_figure():
 def test_every_method_has_a_name_and_a_look_that_no_answer_has():
     assert list(looks.STYLES) == list(vpo.METHODS)
     assert len({style.text for style in looks.STYLES.values()}) == len(looks.STYLES)
-    grey = {figures.FRONT, looks.STYLES["set_max"].colour}
+    grey = {looks.FRONT, looks.STYLES["set_max"].colour}
     assert not grey & {answer.colour for answer in looks.ANSWERS}
 
 

@@ -20,34 +20,19 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 _NAMES = {  # module -> what is public of it; a module named as a figure would hide that figure
-    "rewards": "RED_TO_BLUE SIGNED decomposition objective_space upper_envelope weight_clouds "
-    "weight_simplex",
+    "rewards": "decomposition objective_space upper_envelope weight_clouds weight_simplex",
     "series": "best_at_k curves lines over_counts set_reward_against_K set_reward_against_alpha",
-    "parts": "clouds dots finish live room",
+    "parts": "live",
     "words": "in_words listed",
-    "looks": "ANSWERS EDGE FRONT LEVEL WIDE by_label look note stroke",
+    "looks": "look",
 }
 _LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_LAZY]
 
 if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow __getattr__
-    from .looks import ANSWERS as ANSWERS
-    from .looks import EDGE as EDGE
-    from .looks import FRONT as FRONT
-    from .looks import LEVEL as LEVEL
-    from .looks import WIDE as WIDE
-    from .looks import by_label as by_label
     from .looks import look as look
-    from .looks import note as note
-    from .looks import stroke as stroke
-    from .parts import clouds as clouds
-    from .parts import dots as dots
-    from .parts import finish as finish
     from .parts import live as live
-    from .parts import room as room
-    from .rewards import RED_TO_BLUE as RED_TO_BLUE
-    from .rewards import SIGNED as SIGNED
     from .rewards import decomposition as decomposition
     from .rewards import objective_space as objective_space
     from .rewards import upper_envelope as upper_envelope
