@@ -345,6 +345,6 @@ def _drawn(view: View, face, answer, vector, thin: bool) -> dict:
     """What the board shows of an answer, without what its place in a set decides."""
     names = face.names
     found = group_of(view, "", [answer], [vector], names, thin=thin)["routes"][0]
-    kept = ("what", "path", "reached", "text", "thin")
+    kept = ("what", "brief", "path", "reached", "text", "thin")
     squares = " ".join(view.instance.square_name(s) for s in found["path"]) if is_maze(view) else ""
     return {key: found[key] for key in kept if key in found} | {"by": squares}
