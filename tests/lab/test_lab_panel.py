@@ -22,6 +22,7 @@ from vpo_lite.estimators import METHODS, method
 from vpo_lite.lab import Lab
 from vpo_lite.lab import panel as panels
 from vpo_lite.lab.controls import ABOVE, NO_NAME
+from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.panel import PlainPanel, renderer
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -484,6 +485,22 @@ def test_a_turn_of_a_knob_is_drawn_once_and_at_once(panel, monkeypatch):
     monkeypatch.setattr(panel, "wake", lambda: wakes.append(panel.lab.config.alpha))
     panel.controls.knobs["alpha"].value = 0.2
     assert wakes == [0.2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["widgets", "plain"])
+def test_a_change_while_the_panel_is_drawn_for_the_first_time_is_drawn(slow, monkeypatch, kind):
+    """Nobody watched yet: the panel showed the state of before until something else changed."""
+    lab, changed = Lab(panel=kind), []
+
+    def groups(view):
+        if not changed:
+            changed.append(lab.change(alpha=0.3))
+        return board_groups(view)
+
+    monkeypatch.setattr("vpo_lite.lab.panel.board_groups", groups)
+    assert until(lambda: "At α = 0.3 the best" in lab.panel.words.value)
+    lab.close()
 
 
 @pytest.mark.slow

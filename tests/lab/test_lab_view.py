@@ -317,6 +317,10 @@ def test_sentence_says_the_numbers(trained):
     assert both in " ".join(Lab(maze_seed=1000).sentence().split()), "two miss a part of the front"
     alone = " ".join(Lab(m=1, alpha=20).sentence().split())  # its coverage does depend on α
     assert "At α = 20" in alone and "the best one is the same at every α" in alone
+    most = " ".join(
+        words.sentence(with_last_step(trained.view(), record={"coverage": 0.997})).split()
+    )
+    assert "sets of 3 cover more than 0.99 of the front" in most, "1.00 is the whole front"
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
     assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())
