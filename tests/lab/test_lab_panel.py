@@ -324,7 +324,10 @@ def test_all_copies_of_a_plain_panel_are_one_display_and_end_together(monkeypatc
     assert len(shown) == 2 and shown[0] is shown[1]
     lab.change(alpha=0.1)
     assert until(lambda: sent)
+    panel = lab.panel
     lab.close()
+    lab.change(alpha=0.3)
+    panel.draw()  # the drawing thread may have been asked before
     assert sent[-1] == {"text/plain": "This panel was closed. Run its cell again."}
 
 

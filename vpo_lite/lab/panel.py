@@ -202,8 +202,10 @@ class PlainPanel(Panel):
 
     def close(self):
         super().close()
-        if self._shown:
-            self._handle.update({"text/plain": CLOSED}, raw=True)
+        with self._drawing:  # a drawing under way would show the figure again
+            if self._shown:
+                self._handle.update({"text/plain": CLOSED}, raw=True)
+            self._shown = False
 
 
 def _close(widget):
