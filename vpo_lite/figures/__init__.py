@@ -11,7 +11,7 @@ Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that i
 method, or begins with it, takes the look of that method.
 
 Importing this package loads no plotly. A name is loaded, with plotly, when it is first used: the
-looks of the methods are also needed where plotly is not installed. Figures of searches are in
+looks of the methods are also needed where plotly is not installed. More figures of searches are in
 ``figures.search`` and ``figures.evolution``, which are imported by name.
 """
 
@@ -21,7 +21,8 @@ from ..lazy import lazy
 
 _NAMES = {  # module -> what is public of it; a module named as a figure would hide that figure
     "rewards": "decomposition objective_space upper_envelope weight_clouds weight_simplex",
-    "series": "best_at_k curves lines over_counts set_reward_against_K set_reward_against_alpha",
+    "series": "curves lines over_counts set_reward_against_K set_reward_against_alpha",
+    "search": "best_at_k",
     "parts": "live",
     "words": "in_words listed",
     "looks": "look",
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow
     from .rewards import upper_envelope as upper_envelope
     from .rewards import weight_clouds as weight_clouds
     from .rewards import weight_simplex as weight_simplex
-    from .series import best_at_k as best_at_k
+    from .search import best_at_k as best_at_k
     from .series import curves as curves
     from .series import lines as lines
     from .series import over_counts as over_counts
