@@ -124,6 +124,8 @@ class Lesson:
         d, dotted = face.d, face.corners or face.d == 2
         points, answers, sets = _Table(), _Table(), _Table()
         runs = [_run(one, points, answers, sets) for one in self.shown]
+        trained = {one.run.record.alpha for one in self.shown}
+        alphas, begin = sorted({*ALPHAS, *trained}), trained.pop() if len(trained) == 1 else 1.0
         front = None
         if self.known:
             rows = zip(of_front(view), view.front, strict=True)
@@ -151,10 +153,10 @@ class Lesson:
                 {"colour": colour, "dash": dash, "marker": marker, "ink": FLOOR}
                 for colour, dash, marker in zip(ROUTE_COLOURS, DASHES, MARKERS, strict=True)
             ],
-            "alphas": self._alphas,
-            "alpha": self._alphas.index(self._alpha),
-            "judged_at": [self._judged_at(alpha, typical) for alpha in progress(self._alphas)],
-            "weights": [_weights(d, alpha) for alpha in self._alphas] if dotted else [],
+            "alphas": alphas,
+            "alpha": alphas.index(begin),  # that of the runs, if they share one
+            "judged_at": [self._judged_at(alpha, typical) for alpha in progress(alphas)],
+            "weights": [_weights(d, alpha) for alpha in alphas] if dotted else [],
             "front": front,
             "runs": runs,
             "points": vectors,
@@ -197,19 +199,6 @@ class Lesson:
     @property
     def _points(self) -> int:
         return many_points(self.shown[0].run.moment.rewards.shape[-1])
-
-    @property
-    def _alpha(self) -> float:
-        """The α to begin with: that of the runs, if they share one."""
-        return self._trained.pop() if len(self._trained) == 1 else 1.0
-
-    @property
-    def _alphas(self) -> list[float]:
-        return sorted({*ALPHAS, *self._trained})
-
-    @property
-    def _trained(self) -> set[float]:
-        return {one.run.record.alpha for one in self.shown}
 
 
 class _Table(dict):
