@@ -1,7 +1,7 @@
 """What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,13 +36,6 @@ STROKES = {  # plotly's name of a dash -> SVG's
 }
 
 
-class Recorded(NamedTuple):
-    """A recording, and the name that it was asked for by."""
-
-    name: str
-    recording: Recording
-
-
 class Shown(NamedTuple):
     """A run with its label, the look of its curves, and the name of its recording."""
 
@@ -61,13 +54,12 @@ class Lesson:
     shown: tuple[Shown, ...]
 
     @classmethod
-    def of(cls, recorded: Sequence[Recorded]) -> "Lesson":
-        """From one recording or several. ValueError where they do not fit together."""
-        names = [name for name, _ in recorded]
-        if len(set(names)) < len(names):
-            raise ValueError(f"{shortened(', '.join(names), 200)}: name each recording once")
-        views = [_view(*one) for one in recorded]
-        runs = [(one, run) for one in recorded for run in one.recording.runs]
+    def of(cls, recorded: Mapping[str, Recording]) -> "Lesson":
+        """From one recording or several, by the name that each was asked for by. ValueError where
+        they do not fit together.
+        """
+        names, views = list(recorded), [_view(*one) for one in recorded.items()]
+        runs = [(one, run) for one in recorded.items() for run in one[1].runs]
         for name, view in zip(names, views, strict=True):
             if _key(view) != _key(views[0]):
                 raise ValueError(
