@@ -22,6 +22,7 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
 SAME = 1e-9  # set rewards that differ by less teach nothing
 REPETITIONS = 16  # draws of K weights that `agreement` averages over
 MOST_DRAWN = 2**18  # weights in all of these: with a large K one draw is precise, and takes long
+MOST_KEPT = 2**20  # numbers in draws that are kept for the next group: 8 MB
 
 
 class Target(NamedTuple):
@@ -181,7 +182,9 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
         return None
     if K == np.inf:
         return 1.0
-    weights = _draws(K, R.shape[-1], alpha)
+    d = R.shape[-1]
+    kept = REPETITIONS * K * d <= MOST_KEPT
+    weights = (_draws if kept else _draws.__wrapped__)(K, d, alpha)
     drawn = set_reward(np.broadcast_to(R, (len(weights), *R.shape)), weights)  # (n, G)
     told = drawn[np.ptp(drawn, axis=1) >= SAME]  # weights that see no difference agree with nothing
     exact, told = (x - x.mean(axis=-1, keepdims=True) for x in (exact, told))
