@@ -15,6 +15,7 @@ from small_models import model_folder
 import envs
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.faces import Face, _face
+from vpo_lite.lab.judging import win_shares
 from vpo_lite.lab.layout import Page
 from vpo_lite.lab.space import cloud
 from vpo_lite.lab.words import status_line
@@ -237,7 +238,7 @@ def test_what_is_seen_needs_no_front(kind, model):
     moment, record = view.focus.moment, view.focus.record
     d = moment.instance
     assert moment.rewards.shape == (3, d) and view.weights.shape == (64, d)
-    assert view.win_shares(moment.rewards).sum() == pytest.approx(1)
+    assert win_shares(moment.rewards, 1.0).sum() == pytest.approx(1)
     answered = np.array([a is not None for row in record.groups[0].answers for a in row])
     assert moment.counts[moment.valid].sum() == answered.sum()
     text = session.sentence()

@@ -18,6 +18,7 @@ from vpo_lite.lab import Lab, words
 from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.faces import MAZE
+from vpo_lite.lab.judging import win_shares
 from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
@@ -218,7 +219,8 @@ def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained)
         assert len(rewards) > 1 and counted.max() < 0.9
         for K in (math.inf, 1, 256):
             trained.change(alpha=alpha, K=K)
-            assert trained.view().win_shares(rewards) == pytest.approx(counted, abs=0.01)
+            front = board_groups(trained.show(routes="front").view())[-1]["routes"]
+            assert [r["win_share"] for r in front] == pytest.approx(counted, abs=0.01)
         dots = trace(trained.figure(), "weightings")
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
@@ -262,14 +264,14 @@ def test_no_curve_runs_through_the_marks_of_changes(trained, monkeypatch):
             assert low == lowest and peak <= low + 0.93 * (high - low) + 1e-9, (peak, high)
 
 
-def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):
+def test_win_shares_of_many_objectives_take_fewer_points(monkeypatch):
     """A drawing took up to seconds."""
     asked = []
     monkeypatch.setattr(
         "vpo_lite.lab.judging.exact_shares", lambda R, _, points: asked.append(points)
     )
     for d in (16, 17):
-        trained.view().win_shares(np.eye(d))
+        win_shares(np.eye(d), 1.0)
     assert asked == [16_384, 2_048]
 
 

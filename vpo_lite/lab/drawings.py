@@ -11,6 +11,7 @@ from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from ..checks import shortened
 from ..figures.looks import look
 from .faces import face_of
+from .judging import win_shares
 from .view import View
 from .words import is_maze
 
@@ -60,7 +61,7 @@ def board_groups(view: View) -> list[dict]:
     for method, title, routes, rewards in drawn:
         colour, thin = "", method is None
         fits = np.shape(rewards)[1] == face.d  # else they are of another problem
-        shares = view.win_shares(rewards) if fits else None
+        shares = win_shares(rewards, view.config.alpha) if fits else None
         if thin:
             if len(routes) > MOST_ROUTES:
                 title += f": {MOST_ROUTES} of {len(routes)}"
