@@ -558,6 +558,22 @@ def test_another_layout_keeps_the_seed_and_takes_the_policy_that_reads_it(panel)
 
 
 @pytest.mark.slow
+def test_a_maze_that_the_policy_cannot_read_changes_nothing_and_its_choosers_come_back(slow):
+    """m was that of the refused maze, and the chooser of layouts stayed at the refused one."""
+    lab = Lab(model="pocket-6x6")
+    controls, status = lab.panel.controls, lab.panel.status
+    for chooser, wrong in ((controls.maze, "large fork"), (controls.layout, "paper-9x9")):
+        before, settings = chooser.value, lab.settings
+        chooser.value = wrong
+        assert until(lambda: "does not fit this policy" in status.value)
+        assert lab.settings == settings
+        controls.knobs["alpha"].index += 1  # a request that works
+        assert until(lambda c=chooser, b=before: c.value == b), chooser.value
+        assert until(lambda: "does not fit" not in status.value)
+    lab.close()
+
+
+@pytest.mark.slow
 def test_what_is_drawn_is_asked_of_the_lab_and_follows_it(panel):
     controls = panel.controls
     controls.judge.value, controls.routes.value = 1.0, "front"
