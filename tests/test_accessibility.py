@@ -343,7 +343,7 @@ def test_a_long_curve_is_told_by_its_ends_and_extremes_and_a_short_one_in_full()
 @pytest.mark.slow
 def test_bands_intervals_marks_and_regions_are_told():
     assert "VPO, band: 0.0333 to 0.1 at 1, 0.667 to 0.733 at 20." in in_words(FIGURES["curves"]())
-    said = in_words(FIGURES["best_at_curves"]())
+    said = in_words(FIGURES["best_at_every_k"]())
     assert "first and least 0.1 (0.05 to 0.2) at 1" in said
     assert "A vertical line at 12: VPO ahead from k = 12." in said
     thirds = in_words(figures.weight_simplex(np.eye(3)))

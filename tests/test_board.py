@@ -26,6 +26,10 @@ def test_group_says_what_each_route_takes():
         "G 1/1  D 0/1",
     ]
     assert [r["what"] for r in drawn["routes"]] == said
+    brief = [r["brief"] for r in drawn["routes"]]
+    assert brief == ["G 1  D 0", "G 0  D 1  L 1", "misses E", "not a route", "G 1  D 0"]
+    other = drawings.text_group("VPO", ["a"], [[0.5, 1]], ["calls/10", "does not reach"])
+    assert other["routes"][0]["brief"] == "calls/10 0.5  does not reach 1", "of no maze"
     assert [r["reached"] for r in drawn["routes"]] == [True, True, False, False, True]
     assert drawn["routes"][0]["path"] == [list(p) for p in walk(MAZE, "RRDD")[0]]
     looks = {(r["colour"], r["marker"], r["dash"]) for r in drawn["routes"]}

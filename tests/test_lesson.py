@@ -17,7 +17,7 @@ from vpo_lite.cli import main
 from vpo_lite.estimators import METHODS
 from vpo_lite.lab import Lab, judging, recordings
 from vpo_lite.lab.drawings import rules
-from vpo_lite.lab.lesson import Lesson, Recorded, _page, content, write_lesson
+from vpo_lite.lab.lesson import Lesson, _page, content, write_lesson
 from vpo_lite.lab.lesson.texts import settings, words
 from vpo_lite.lab.view import SeenRun
 from vpo_lite.metrics import best_subset
@@ -29,7 +29,7 @@ THREE, ALPHA = "three_methods/seed-0", ("alpha/small", "alpha/large")
 
 
 def lesson_of(*names):
-    return Lesson.of([Recorded(name, recordings.read(name)) for name in names])
+    return Lesson.of({name: recordings.read(name) for name in names})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -247,7 +247,7 @@ def test_it_opens_at_the_alpha_that_its_runs_share():
     (run,) = small.runs
     smaller = replace(run, records=tuple(replace(one, alpha=0.005) for one in run.records))
     assert opens_at(lesson_of(ALPHA[0])) == 0.1 and opens_at(lesson_of(*ALPHA)) == 1.0
-    assert opens_at(Lesson.of([Recorded("mine", small._replace(runs=(smaller,)))])) == 0.005
+    assert opens_at(Lesson.of({"mine": small._replace(runs=(smaller,))})) == 0.005
 
 
 # --- wrong requests -------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_steps_that_draw_different_problems_are_refused(monkeypatch):
     run = recording.runs[0]
     many = SeenRun(run.method, run.config.but(maze_seed=None), run.records, run.moments)
     with pytest.raises(ValueError, match=r"different mazes; a lesson shows one: .*many=False"):
-        Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
+        Lesson.of({"mine": recording._replace(runs=(many,))})
     monkeypatch.setattr(MazeTask, "singles_out", ())  # as a task of one's own that has no option
     with pytest.raises(ValueError, match="'maze' needs an option that singles out one, named in"):
-        Lesson.of([Recorded("mine", recording._replace(runs=(many,)))])
+        Lesson.of({"mine": recording._replace(runs=(many,))})
 
 
 def test_a_folder_of_ones_own(tmp_path, capsys):

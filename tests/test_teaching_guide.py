@@ -24,7 +24,7 @@ from vpo_lite.cli import commands
 from vpo_lite.figures.looks import look
 from vpo_lite.lab import recordings
 from vpo_lite.lab.buttons import BUTTONS
-from vpo_lite.lab.lesson import Lesson, Recorded
+from vpo_lite.lab.lesson import Lesson
 from vpo_lite.teaching import check
 from vpo_lite.teaching.exercises import exercise
 from vpo_lite.teaching.sheet import numbers, sheet
@@ -110,7 +110,7 @@ def test_the_marks_in_the_other_pages_are_as_told():
 
 
 def _shown(*names):
-    return Lesson.of([Recorded(name, recordings.read(name)) for name in names]).shown
+    return Lesson.of({name: recordings.read(name) for name in names}).shown
 
 
 def test_the_sheet_comes_after_the_question_that_it_answers():

@@ -50,7 +50,9 @@ function assist(box) {
   box.addEventListener("focusout", leave);
   const changes = new MutationObserver(() => { improve(); refocus(); });
   changes.observe(box, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["aria-valuetext", "class", "disabled"] });
-  const words = new MutationObserver(speak);
+  const words = new MutationObserver((changed) => { // not for a board that walks: to ask what is visible lays out the page
+    if (changed.some(({ target }) => target.closest("[data-said]") || target.querySelector("[data-said]"))) speak();
+  });
   words.observe(whole, { subtree: true, childList: true });
   const keep = (event) => { // they are the notebook's commands: "m" on a list of methods made its cell a text, an arrow left it
     const key = event.key.length === 1 || event.key.startsWith("Arrow");

@@ -129,6 +129,14 @@ M4 = [
     [[["vpo"]], {}, {}, False],
     [[], {}, {}, False],
     [["vpo"], {"lr": 10**400}, {}, False],
+    [["vpo"], {"alpha": -1}, {}, False],
+    [["vpo"], {"colour": "red"}, {}, False],
+    [["vpo"], {"task": "nowhere:Task"}, {}, False],
+    [["vpo"], {}, {"maze_seed": -3}, False],
+    [["vpo"], {}, {"maze": "S#E", "maze_budget": 9}, False],
+    [["vpo"], {}, {"maze_seed": 1000}],
+    [["ppo"], {}, {}, False],
+    {"methods": ["vpo"]},
     None,
 ]
 

@@ -11,7 +11,7 @@ import envs
 from vpo_lite import TrainConfig
 from vpo_lite.figures.looks import look
 from vpo_lite.lab import Lab
-from vpo_lite.lab.lesson import Lesson, Recorded, _page
+from vpo_lite.lab.lesson import Lesson, _page
 from vpo_lite.lab.panel import PlainPanel, _emphasised
 from vpo_lite.lab.recordings import read
 from vpo_lite.lab.view import SeenRun
@@ -105,7 +105,7 @@ def test_the_page_of_a_lesson(recording, few_alphas, text):
     """Names and commands: in the texts, and in the data that the page's script reads."""
 
     def page(t):
-        both = Recorded(t, recording._replace(command=t)), Recorded("other", recording)
+        both = {t: recording._replace(command=t), "other": recording}
         return _page(Lesson.of(both))
 
     hostile = assert_only_text(page, text)

@@ -5,6 +5,7 @@ from lab_harness import WAIT, training_threads, until
 
 from vpo_lite.lab import Lab
 from vpo_lite.lab.controls import NO_NAME
+from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.gallery import NAMES
 from vpo_lite.lab.words import status_line
 
@@ -41,6 +42,17 @@ def test_bring_back_shows_the_runs_as_a_recording_and_train_does_them_again(slow
     before = len(slow)
     lab.train()
     assert lab.join(WAIT) and lab.state == "finished" and len(slow) == before + 4, "from step 1"
+
+
+@pytest.mark.slow
+def test_of_five_runs_of_other_methods_than_those_chosen_the_last_three_are_drawn(slow):
+    """The panel could not be drawn: it has room for three."""
+    lab = trained(("vpo", "grpo", "multi_rlvr"), steps=1)
+    lab.change(methods=("gdpo", "maxrl")).train()
+    assert lab.join(WAIT) and len(lab.runs) == 5
+    lab.change(methods="set_max").reset().bring_back()
+    assert lab.view().active == ("multi_rlvr", "gdpo", "maxrl") and len(lab.runs) == 5
+    assert lab.figure() and len(board_groups(lab.view())) == 3
 
 
 def test_there_is_nothing_to_bring_back_before_a_step_and_after_close(gate):

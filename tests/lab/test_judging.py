@@ -178,7 +178,7 @@ def test_the_agreement_draws_fewer_times_where_K_is_large(monkeypatch):
     monkeypatch.setattr(judging, "sample_weights", draw)
     R = np.random.default_rng(0).random((8, 3, 2))
     for K, times in ((64, 16), (10**6, 1)):
-        found = agreement(R, K, 1.0)
+        found = agreement(R, K, 1.25)
         assert (drawn, found == pytest.approx(1, abs=1e-4)) == ([K] * times, K > 64)
         drawn.clear()
 

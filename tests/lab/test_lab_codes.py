@@ -1,12 +1,10 @@
 """Share codes and recordings: they restore exactly, or are refused in a line that says why."""
 
-import base64
 import dataclasses
 import hashlib
 import json
 import math
 import sys
-import zlib
 
 import numpy as np
 import pytest
@@ -16,18 +14,13 @@ from recorded import replayed
 import vpo_lite as vpo
 from vpo_lite import metrics
 from vpo_lite.lab import Lab, Session
+from vpo_lite.lab.packing import packed
 from vpo_lite.lab.recordings import SHIPPED, read, shipped
 from vpo_lite.lab.recordings.__main__ import RECORDINGS
 from vpo_lite.training.config import OF_THE_MACHINE
 from vpo_lite.training.record import Group, StepRecord
 
 SAID = {"message": "", "version": 0}  # what differs between a lab and its restored twin
-
-
-def packed(version, content):
-    """A share code by hand."""
-    data = zlib.compress(json.dumps(content).encode())
-    return f"{version}-" + base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 # --- codes ----------------------------------------------------------------------------------------
@@ -88,47 +81,9 @@ def test_share_code_keeps_the_machine_it_is_opened_on():
     assert code == Lab().share()
     machine = {"device": "cpu", "keep_texts": 9, "ignore_memory": True, "micro_batch": 2}
     assert Lab(**machine).share() == code
-    by_hand = Lab.from_code(packed("VPO2", [["vpo"], machine, {}, False])).config
+    content = json.dumps([["vpo"], machine, {}, False]).encode()
+    by_hand = Lab.from_code(f"VPO2-{packed(content, safe=True)}").config
     assert (by_hand.device, by_hand.keep_texts, by_hand.ignore_memory) == ("auto", 0, False)
-
-
-SPOILT = (
-    lambda c: c[:-1],
-    lambda c: c[:12] + c[13:],
-    lambda c: c[5:],
-    lambda c: "",
-    lambda c: c.swapcase(),
-    lambda c: c.replace("VPO2", "VPO3"),
-)
-
-
-@pytest.mark.parametrize("spoil", SPOILT)
-def test_bad_share_code_gets_a_clear_error_and_changes_nothing(spoil):
-    lab = Lab(maze_seed=1004)
-    code, before = Lab(maze_seed=1012, alpha=0.3).share(), lab.view()
-    with pytest.raises(ValueError, match="code") as found:
-        lab.load(spoil(code))
-    assert lab.view() == before and len(str(found.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("version", "content"),
-    [
-        ("VPO1", [["vpo"], {}, {"maze_seed": 1000}, False]),
-        ("VPO2", [["vpo"], {}, {"maze": "S#E", "maze_budget": 9}, False]),
-        ("VPO2", [["ppo"], {}, {"maze_seed": 1000}, False]),
-        ("VPO2", [["vpo"], {}, {"maze_seed": 1000}]),
-        ("VPO2", [["vpo"], {"alpha": -1}, {"maze_seed": 1000}, False]),
-        ("VPO2", [["vpo"], {}, {"maze_seed": -3}, False]),
-        ("VPO2", [["vpo"], {"colour": "red"}, {}, False]),
-        ("VPO2", [["vpo"], {"task": "nowhere:Task"}, {}, False]),
-        ("VPO2", {"methods": ["vpo"]}),
-        ("VPO2", 3),
-    ],
-)
-def test_share_code_with_impossible_settings_is_refused(version, content):
-    with pytest.raises(ValueError, match="code"):
-        Lab.from_code(packed(version, content))
 
 
 # --- recordings -----------------------------------------------------------------------------------

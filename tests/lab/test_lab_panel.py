@@ -22,6 +22,7 @@ from vpo_lite.estimators import METHODS, method
 from vpo_lite.lab import Lab
 from vpo_lite.lab import panel as panels
 from vpo_lite.lab.controls import ABOVE, NO_NAME
+from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.panel import PlainPanel, renderer
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -323,7 +324,10 @@ def test_all_copies_of_a_plain_panel_are_one_display_and_end_together(monkeypatc
     assert len(shown) == 2 and shown[0] is shown[1]
     lab.change(alpha=0.1)
     assert until(lambda: sent)
+    panel = lab.panel
     lab.close()
+    lab.change(alpha=0.3)
+    panel.draw()  # the drawing thread may have been asked before
     assert sent[-1] == {"text/plain": "This panel was closed. Run its cell again."}
 
 
@@ -487,6 +491,22 @@ def test_a_turn_of_a_knob_is_drawn_once_and_at_once(panel, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["widgets", "plain"])
+def test_a_change_while_the_panel_is_drawn_for_the_first_time_is_drawn(slow, monkeypatch, kind):
+    """Nobody watched yet: the panel showed the state of before until something else changed."""
+    lab, changed = Lab(panel=kind), []
+
+    def groups(view):
+        if not changed:
+            changed.append(lab.change(alpha=0.3))
+        return board_groups(view)
+
+    monkeypatch.setattr("vpo_lite.lab.panel.board_groups", groups)
+    assert until(lambda: "At α = 0.3 the best" in lab.panel.words.value)
+    lab.close()
+
+
+@pytest.mark.slow
 def test_a_panel_that_cannot_be_drawn_says_so_and_keeps_the_traceback(panel, monkeypatch):
     monkeypatch.setattr("vpo_lite.lab.panel.board_groups", lambda view: 1 / 0)
     panel.pause = 0.0
@@ -535,6 +555,22 @@ def test_another_layout_keeps_the_seed_and_takes_the_policy_that_reads_it(panel)
     assert panel.lab.config.base_model == "pocket-9x9"
     panel.lab.new_maze(1003, layout="lite-6x6")
     assert until(lambda: panel.controls.layout.value == "lite-6x6")
+
+
+@pytest.mark.slow
+def test_a_maze_that_the_policy_cannot_read_changes_nothing_and_its_choosers_come_back(slow):
+    """m was that of the refused maze, and the chooser of layouts stayed at the refused one."""
+    lab = Lab(model="pocket-6x6")
+    controls, status = lab.panel.controls, lab.panel.status
+    for chooser, wrong in ((controls.maze, "large fork"), (controls.layout, "paper-9x9")):
+        before, settings = chooser.value, lab.settings
+        chooser.value = wrong
+        assert until(lambda: "does not fit this policy" in status.value)
+        assert lab.settings == settings
+        controls.knobs["alpha"].index += 1  # a request that works
+        assert until(lambda c=chooser, b=before: c.value == b), chooser.value
+        assert until(lambda: "does not fit" not in status.value)
+    lab.close()
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from small_models import model_folder
 import envs
 from vpo_lite.lab import Lab, Session
 from vpo_lite.lab.faces import Face, _face
+from vpo_lite.lab.judging import win_shares
 from vpo_lite.lab.layout import Page
 from vpo_lite.lab.space import cloud
 from vpo_lite.lab.words import status_line
@@ -140,6 +141,28 @@ class Listed(Shops):
         return [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
+class Beyond(Shops):
+    """Its rewards are -2 or 6, and a shop that cannot be read earns -2 in each."""
+
+    name = "beyond"
+
+    def score(self, instances, answers):
+        return [8 * rewards - 2 for rewards in super().score(instances, answers)]
+
+    def worst(self, instance):
+        return np.full(3, -2.0)
+
+    def front(self, instance):
+        return 8 * np.eye(3) - 2
+
+
+class Unknown(Beyond):
+    name = "unknown"
+
+    def front(self, instance):
+        return None
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A language model of random parameters that reads numbers and writes letters."""
@@ -189,6 +212,25 @@ def test_a_front_may_be_a_list(model):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("task", [Beyond, Unknown])
+def test_rewards_and_worths_beyond_0_and_1_lie_between_the_ends_of_the_axes(model, task):
+    """All but one answer, and most of what a search found, were out of sight."""
+    figure = trained(Lab, model, task=task, which=1).figure()
+    seen = 0
+    for trace in figure.data:
+        if trace.type == "scatter" and trace.yaxis in ("y", "y4") and trace.mode != "text":
+            low, high = figure.layout[f"yaxis{trace.yaxis[1:]}"].range
+            left, right = figure.layout[f"xaxis{trace.xaxis[1:]}"].range
+            ends = 10.0 ** np.array([left - 1e-9, right]) if trace.yaxis == "y4" else (left, right)
+            for x, y in zip(trace.x, trace.y, strict=True):
+                if y is not None:
+                    assert ends[0] <= x <= ends[1] + 1e-9 and low <= y <= high, (trace.name, x, y)
+                    seen += y > 1.5
+    assert seen, "there are such"
+    assert figure.layout.xaxis.tickvals is None and Lab().figure().layout.xaxis.tickvals
+
+
+@pytest.mark.slow
 def test_what_is_seen_needs_no_front(kind, model):
     session = trained(kind, model)
     view = session.view()
@@ -196,7 +238,7 @@ def test_what_is_seen_needs_no_front(kind, model):
     moment, record = view.focus.moment, view.focus.record
     d = moment.instance
     assert moment.rewards.shape == (3, d) and view.weights.shape == (64, d)
-    assert view.win_shares(moment.rewards).sum() == pytest.approx(1)
+    assert win_shares(moment.rewards, 1.0).sum() == pytest.approx(1)
     answered = np.array([a is not None for row in record.groups[0].answers for a in row])
     assert moment.counts[moment.valid].sum() == answered.sum()
     text = session.sentence()
@@ -311,13 +353,13 @@ def test_answers_that_do_not_count_are_one_cross_whatever_they_earn():
     points = np.array([[1, 0], [0.5, 0], [0, 0.5], [0, 1]])
     valid, counts = np.array([True, False, False, True]), np.array([4, 1, 2, 13])
     moment = SimpleNamespace(points=points, valid=valid, counts=counts)
-    drawn = cloud(face, "vpo", moment, 0, 1, Page())
+    drawn = cloud(face, "vpo", moment, 0, 1, [(0, 1), (0, 1)], Page())
     assert drawn["text"] == [" ", " ", "15% are not valid"]
     assert drawn["marker"]["symbol"][-1] == "x"
     assert [drawn["x"][:2], drawn["y"][:2]] == [[1, 0], [0, 1]]
     assert drawn["hovertext"][-1] == "VPO, 3 answers: 15% are not valid"
     moment.counts = np.array([1, 1, 0, 13])
-    said = cloud(face, "vpo", moment, 0, 1, Page())["hovertext"]
+    said = cloud(face, "vpo", moment, 0, 1, [(0, 1), (0, 1)], Page())["hovertext"]
     assert [text.partition(":")[0] for text in said] == [
         f"VPO, {count}" for count in ("1 answer", "13 answers", "1 answer")
     ]

@@ -18,6 +18,7 @@ from vpo_lite.lab import Lab, words
 from vpo_lite.lab.curves import COVERAGE, DIVERSITY, changes, offered, span
 from vpo_lite.lab.drawings import board_groups
 from vpo_lite.lab.faces import MAZE
+from vpo_lite.lab.judging import win_shares
 from vpo_lite.lab.plots import Plots, still
 from vpo_lite.lab.view import Moment
 from vpo_lite.lab.words import status_line
@@ -218,7 +219,8 @@ def test_win_shares_are_over_all_weights_at_the_alpha_of_now_whatever_K(trained)
         assert len(rewards) > 1 and counted.max() < 0.9
         for K in (math.inf, 1, 256):
             trained.change(alpha=alpha, K=K)
-            assert trained.view().win_shares(rewards) == pytest.approx(counted, abs=0.01)
+            front = board_groups(trained.show(routes="front").view())[-1]["routes"]
+            assert [r["win_share"] for r in front] == pytest.approx(counted, abs=0.01)
         dots = trace(trained.figure(), "weightings")
         assert len(dots.a) == 256 and np.allclose(np.add(np.add(dots.a, dots.b), dots.c), 1)
 
@@ -244,6 +246,15 @@ def test_a_coverage_above_one_is_on_the_axis(trained, monkeypatch):
     assert low == pytest.approx(0.3) and 1.5 < high < 1.6
 
 
+def test_what_a_search_finds_is_on_its_axis():
+    """One answer of this step covers less than half of the front, and the sets more."""
+    lab = Lab.replay("three_methods/seed-1").look(37)
+    figure = lab.figure()
+    traces = [t for t in figure.data if t.type == "scatter" and t.yaxis == "y4"]
+    found = [min(t.y) for t in traces if t.name in ("VPO", "GRPO")]
+    assert figure.layout.yaxis4.range[0] < min(found) < 0.5 == figure.layout.yaxis2.range[0]
+
+
 def test_no_curve_runs_through_the_marks_of_changes(trained, monkeypatch):
     """The letters of a mark begin at 93 % of the height. A diversity of 1.15 ran through them."""
     for peak in (0.5, 1, 1.05, 1.15, 1.19, 1.9, 40):
@@ -253,14 +264,14 @@ def test_no_curve_runs_through_the_marks_of_changes(trained, monkeypatch):
             assert low == lowest and peak <= low + 0.93 * (high - low) + 1e-9, (peak, high)
 
 
-def test_win_shares_of_many_objectives_take_fewer_points(trained, monkeypatch):
+def test_win_shares_of_many_objectives_take_fewer_points(monkeypatch):
     """A drawing took up to seconds."""
     asked = []
     monkeypatch.setattr(
         "vpo_lite.lab.judging.exact_shares", lambda R, _, points: asked.append(points)
     )
     for d in (16, 17):
-        trained.view().win_shares(np.eye(d))
+        win_shares(np.eye(d), 1.0)
     assert asked == [16_384, 2_048]
 
 
@@ -308,6 +319,10 @@ def test_sentence_says_the_numbers(trained):
     assert both in " ".join(Lab(maze_seed=1000).sentence().split()), "two miss a part of the front"
     alone = " ".join(Lab(m=1, alpha=20).sentence().split())  # its coverage does depend on α
     assert "At α = 20" in alone and "the best one is the same at every α" in alone
+    most = " ".join(
+        words.sentence(with_last_step(trained.view(), record={"coverage": 0.997})).split()
+    )
+    assert "sets of 3 cover more than 0.99 of the front" in most, "1.00 is the whole front"
     assert "of it" not in text, "the sentences before are about something else"
     answers, tokens = trained.runs["vpo"].used
     assert tokens < 10_000 and f"{answers:,} answers, {tokens:,} tokens" in " ".join(text.split())

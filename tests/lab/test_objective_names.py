@@ -5,7 +5,7 @@ import re
 from vpo_lite.lab import Lab
 from vpo_lite.lab.drawings import rules
 from vpo_lite.lab.faces import MAZE
-from vpo_lite.lab.lesson import Lesson, Recorded
+from vpo_lite.lab.lesson import Lesson
 from vpo_lite.lab.recordings import read
 
 NAMES = ("completion", "gold", "diamonds", "avoid lava")
@@ -18,7 +18,7 @@ def test_each_objective_has_one_spelling():
     (_, earned) = rules(view)[-1]
     said = [name for name in NAMES if re.search(rf"\b{name}\b", earned, re.IGNORECASE)]
     assert said == list(NAMES) and "No lava" not in earned
-    data = Lesson.of([Recorded("one", read("few_weights/K-1"))]).data(lambda alphas: alphas[:0])
+    data = Lesson.of({"one": read("few_weights/K-1")}).data(lambda alphas: alphas[:0])
     assert tuple(data["names"]) == NAMES and set(data["corner_names"]) <= set(NAMES)
 
 

@@ -11,7 +11,7 @@ Rewards are (n, d) arrays as everywhere. `runs` is {label: data}. A label that i
 method, or begins with it, takes the look of that method.
 
 Importing this package loads no plotly. A name is loaded, with plotly, when it is first used: the
-looks of the methods are also needed where plotly is not installed. Figures of searches are in
+looks of the methods are also needed where plotly is not installed. More figures of searches are in
 ``figures.search`` and ``figures.evolution``, which are imported by name.
 """
 
@@ -20,40 +20,26 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy
 
 _NAMES = {  # module -> what is public of it; a module named as a figure would hide that figure
-    "rewards": "RED_TO_BLUE SIGNED decomposition objective_space upper_envelope weight_clouds "
-    "weight_simplex",
-    "series": "best_at_k curves lines over_counts set_reward_against_K set_reward_against_alpha",
-    "parts": "clouds dots finish live room",
+    "rewards": "decomposition objective_space upper_envelope weight_clouds weight_simplex",
+    "series": "curves lines over_counts set_reward_against_K set_reward_against_alpha",
+    "search": "best_at_k",
+    "parts": "live",
     "words": "in_words listed",
-    "looks": "ANSWERS EDGE FRONT LEVEL WIDE by_label look note stroke",
+    "looks": "look",
 }
 _LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_LAZY]
 
 if TYPE_CHECKING:  # the same for editors and type checkers, which cannot follow __getattr__
-    from .looks import ANSWERS as ANSWERS
-    from .looks import EDGE as EDGE
-    from .looks import FRONT as FRONT
-    from .looks import LEVEL as LEVEL
-    from .looks import WIDE as WIDE
-    from .looks import by_label as by_label
     from .looks import look as look
-    from .looks import note as note
-    from .looks import stroke as stroke
-    from .parts import clouds as clouds
-    from .parts import dots as dots
-    from .parts import finish as finish
     from .parts import live as live
-    from .parts import room as room
-    from .rewards import RED_TO_BLUE as RED_TO_BLUE
-    from .rewards import SIGNED as SIGNED
     from .rewards import decomposition as decomposition
     from .rewards import objective_space as objective_space
     from .rewards import upper_envelope as upper_envelope
     from .rewards import weight_clouds as weight_clouds
     from .rewards import weight_simplex as weight_simplex
-    from .series import best_at_k as best_at_k
+    from .search import best_at_k as best_at_k
     from .series import curves as curves
     from .series import lines as lines
     from .series import over_counts as over_counts

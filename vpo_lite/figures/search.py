@@ -1,12 +1,16 @@
 """Figures of search after training: numbers in, plotly figures out, in the looks of `figures`.
 
 They draw what `vpo_lite.search.best_of` computes; nothing here computes a score. Rewards are (n, d)
-arrays. `curves` is {label: best@k for k = 1 .. n}. A label that begins with the name of a method
-takes the look of that method.
+arrays. A label that begins with the name of a method takes the look of that method.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
 from ..checks import shown
@@ -14,14 +18,22 @@ from .looks import LEVEL, WIDE, by_label, look, note, stroke
 from .parts import clouds, finish, room
 
 BUDGETS = (1, 3, 10, 30)
+FEW = 12  # points of a curve up to which each has a marker
 
 
-def best_at_curves(
-    curves, *, intervals=None, tokens=None, marks=None, title=None, y_title="best@k"
-):
+def best_at_k(
+    curves: Mapping[str, Mapping | ArrayLike],
+    *,
+    intervals: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
+    tokens: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None,
+    title: str | None = None,
+    y_title: str = "best@k",
+) -> go.Figure:
     """best@k over k on a logarithmic axis, one curve for each method.
 
-    curves {label: (n,)}, the values at k = 1 .. n. A marker stands at k = 1, 3, 10 and 30.
+    curves {label: {k: value}}, or {label: (n,)}, the values at k = 1 .. n. A marker stands at each
+    of a few k, of many at 1, 3, 10 and 30.
 
     - intervals {label: {k: (low, high)}}: bars at these k
     - tokens {label: tokens of one answer}: the axis then counts tokens, k times those of an answer
@@ -29,7 +41,7 @@ def best_at_curves(
 
     ValueError for a label without tokens where others have some, and without any value.
 
-    >>> figure = best_at_curves({"vpo": [0.2, 0.5]}, tokens={"vpo": 3.5})
+    >>> figure = best_at_k({"vpo": [0.2, 0.5]}, tokens={"vpo": 3.5})
     >>> figure.data[0].x.tolist(), figure.data[0].y.tolist()
     ([3.5, 7.0], [0.2, 0.5])
     """
@@ -37,15 +49,18 @@ def best_at_curves(
     missing = sorted(set(curves) - set(tokens)) if tokens else []
     if missing:
         raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
-    if not curves or any(np.ndim(v) != 1 or not len(v) for v in curves.values()):
+    given = [list(v) if isinstance(v, dict) else v for v in curves.values()]
+    if not given or any(np.ndim(v) != 1 or not len(v) for v in given):
         raise ValueError(f"curves = {shown(curves)}: expected the values at k = 1 .. n by label")
     figure = go.Figure()
     for position, (label, values) in enumerate(curves.items()):
         text, colour, symbol, dash = look(label, position)
-        k = np.arange(1, len(values) + 1)
-        x, y = k * tokens[label] if tokens else k, np.asarray(values, float)
+        values = values if isinstance(values, dict) else dict(enumerate(values, start=1))
+        at = sorted(values, key=int)
+        k, y = np.array([int(i) for i in at]), np.array([values[i] for i in at], float)
+        x, y = k * tokens[label] if tokens else k, y.round(12)  # else the axis shows the last bits
         figure.add_scatter(x=x, y=y, name=text, mode="lines+markers", line=stroke(colour, dash))
-        figure.data[-1].update(marker=_at_budgets(symbol, len(k)))
+        figure.data[-1].update(marker=_at_budgets(symbol, k, every=len(k) <= FEW))
         if label in intervals:
             spans = [intervals[label].get(int(i), (np.nan, np.nan)) for i in k]
             low, high = np.transpose(spans)
@@ -107,7 +122,8 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
         letters = {"size": 20, "color": colour}
         figure.add_scatter(mode="markers+text", marker=ring, textposition=place, textfont=letters)
         figure.add_scatter(mode="lines+markers", line=stroke(colour, dash), row=1, col=2)
-        figure.data[-1].update(marker=_at_budgets(symbol, np.shape(curves[label])[1]))
+        k = range(1, np.shape(curves[label])[1] + 1)
+        figure.data[-1].update(marker=_at_budgets(symbol, k))
         for trace in figure.data[-2:]:
             trace.update(name=text, legendgroup=text, showlegend=False, cliponaxis=False)
     for trace, *now in zip(figure.data[still:], *moving[start].values(), strict=True):
@@ -129,9 +145,9 @@ def preference_slider(pools, weights, chosen, curves, *, objectives=None, axes=(
     return figure.update_layout(sliders=[slider], margin_b=40)
 
 
-def _at_budgets(symbol, n):
-    """A marker at k = 1, 3, 10 and 30 of n points; none elsewhere."""
-    size = [12 if k in BUDGETS else 0 for k in range(1, n + 1)]
+def _at_budgets(symbol, budgets, every=False):
+    """A marker at k = 1, 3, 10 and 30 of these k, or at every one; none elsewhere."""
+    size = [12 if every or k in BUDGETS else 0 for k in budgets]
     edge = {"color": "black", "width": [1 if s else 0 for s in size]}
     return {"symbol": symbol, "size": size, "opacity": 1, "line": edge}
 

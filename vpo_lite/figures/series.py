@@ -1,4 +1,4 @@
-"""Curves: over training, over k, over K, over alpha, and over anything else."""
+"""Curves: over training, over K, over alpha, and over anything else."""
 
 from __future__ import annotations
 
@@ -82,24 +82,6 @@ def lines(
     return _of_curves(finish(figure, title, width, height), _beside(levels))
 
 
-def best_at_k(
-    runs: Mapping[str, Mapping],
-    *,
-    title: str | None = "Best of k answers",
-    y_title: str = "best@k",
-    width: int = 760,
-) -> go.Figure:
-    """best@k over k on a logarithmic axis: runs {label: {k: value}}, k in answers."""
-    figure = go.Figure()
-    for position, (label, values) in enumerate(by_label(runs, "runs").items()):
-        k = sorted(by_label(values, "runs[LABEL]", "k"), key=int)
-        budgets, heights = [int(i) for i in k], [values[i] for i in k]
-        _line(figure, budgets, heights, label, position, markers=True)
-    over_counts(figure, "k (answers)", {int(k) for values in runs.values() for k in values})
-    figure.update_yaxes(title=y_title)
-    return _of_curves(finish(figure, title, width, 460))
-
-
 def over_counts(figure: go.Figure, title: str, counts: Collection[int]) -> None:
     """Give a figure a logarithmic x axis with these whole numbers, and no other, as its ticks."""
     ticks = sorted(counts)
@@ -155,7 +137,7 @@ def set_reward_against_alpha(
 # ---- what they share ----
 
 
-def _line(figure, x, y, label, position, *, legend=True, markers=False, **where):
+def _line(figure, x, y, label, position, *, legend=True, **where):
     text, colour, symbol, dash = look(label, position)
     y = np.asarray([np.nan if v is None else v for v in y] if np.ndim(y) == 1 else y, float)
     if y.shape[-1:] != np.shape(x):
@@ -167,9 +149,8 @@ def _line(figure, x, y, label, position, *, legend=True, markers=False, **where)
             _band(figure, x, y.min(axis=0), y.max(axis=0), colour, text, **where)
         y = y.mean(axis=0)
     every = max(1, len(y) // 8)  # a few markers tell curves apart in grey print
-    size = 10 if markers else [10 if i % every == 0 else 0 for i in range(len(y))]
-    edge = {"color": "black", "width": 1 if markers else 0}
-    marker = {"symbol": symbol, "opacity": 1, "size": size, "line": edge}
+    size = [10 if i % every == 0 else 0 for i in range(len(y))]
+    marker = {"symbol": symbol, "opacity": 1, "size": size, "line": {"width": 0}}
     style = {"mode": "lines+markers", "line": stroke(colour, dash), "marker": marker}
     names = {"name": text, "legendgroup": text, "showlegend": legend}
     figure.add_scatter(x=x, y=y, **style, **names, **where)

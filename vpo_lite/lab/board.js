@@ -254,7 +254,7 @@ function render({ model, el }) {
       make("span", "unseen", item).textContent = `${route.name}: `;
       const what = make("span", "what", item);
       make("span", "full", what).textContent = route.what;
-      make("span", "brief", what).textContent = route.what.replace(/\/\d+/g, "").replace("does not reach", "misses");
+      make("span", "brief", what).textContent = route.brief;
       if (route.win_share !== null) {
         make("span", "unseen", item).textContent = ", wins ";
         const bar = make("span", "share", item), fill = make("i", "", bar);

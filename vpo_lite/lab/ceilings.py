@@ -4,7 +4,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ..figures.looks import FRONT
-from .curves import COVERAGE, span
 from .layout import on
 
 LEVEL = 1e-9  # more answers that add less than this get no line of their own
@@ -22,13 +21,12 @@ def blank_levels(plot):
     yield go.Scatter, f"level text {plot}", said | on(plot) | {"hoverinfo": "skip"}
 
 
-def draw_levels(view, plot, ends, out, page):
+def draw_levels(view, plot, ends, height, out, page):
     """The ceilings of the best 1, 2, ... answers as dotted lines between the ends of the axis; on
-    the right the numbers of answers.
+    the right the numbers of answers. height: of the plot, in the unit of the ceilings.
     """
     lines = {"x": [None], "y": [None], "text": [""]}
     texts = {"x": [ends[1]], "y": [None], "text": [""]}
-    low, high = span(view, COVERAGE)
     first = 1  # of those that share a text
     for i, level in enumerate(view.ceilings, start=1):
         following = view.ceilings[i] if i < len(view.ceilings) else np.inf
@@ -36,7 +34,7 @@ def draw_levels(view, plot, ends, out, page):
             lines["x"] += [*np.geomspace(*ends, HOVERED).tolist(), None]
             lines["y"] += [level] * HOVERED + [None]
             lines["text"] += [f"the best {i}: {level:.3f}"] * HOVERED + [""]
-        if following - level >= TOGETHER * (high - low):
+        if following - level >= TOGETHER * height:
             texts["x"].append(ends[1])
             texts["y"].append(level)
             texts["text"].append(f"best {in_one_text(first, i)}")

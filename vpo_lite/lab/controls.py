@@ -150,7 +150,15 @@ class Controls:
 
     def _hear(self, widget, request, *arguments):
         """Do this request when a person changes the widget; its new value is the last argument."""
-        widget.observe(lambda change: self._act(request, *arguments, change["new"]), "value")
+
+        def ask(change):
+            try:
+                request(*arguments, change["new"])
+            except ValueError:
+                self._refused = True
+                raise
+
+        widget.observe(lambda change: self._act(ask, change), "value")
 
     def _act(self, request, *arguments):
         """Do what a person asks for. What this very thread sets to follow the lab is no request;
@@ -161,11 +169,7 @@ class Controls:
             self._pass_on(request, *arguments)
 
     def _turn(self, name, value):
-        try:
-            self._ask(self.lab.change, **{name: value})
-        except ValueError:
-            self._refused = True
-            raise
+        self._ask(self.lab.change, **{name: value})
 
     def _show_routes(self, routes):
         self._ask(self.lab.show, routes=routes)
@@ -183,8 +187,13 @@ class Controls:
         if isinstance(maze, Unnamed):
             self.lab.pick(layout=maze.layout, **dict(maze.chosen))
         elif maze != NO_NAME:
+            before = self.lab.config.m
             self.lab.change(m=by_name(maze).m)
-            self.lab.new_maze(maze)  # last: its message says what to look for
+            try:
+                self.lab.new_maze(maze)  # last: its message says what to look for
+            except ValueError:
+                self.lab.change(m=before)
+                raise
 
     def _lay_out(self, layout):
         if layout != self.lab.view().task.layout:

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from ..estimators import METHODS
 from .faces import Face
+from .judging import whole
 from .view import SeenRun, View
 
 COVERAGE, DIVERSITY = "coverage of the front", "diversity"
+SEARCH = "search"  # no curve over steps: what is found among the answers of one
 
 CURVES = {  # name -> its value, from the record and the moment of a step; None: it has none
     COVERAGE: None,  # depends on the alpha that judges
@@ -46,13 +48,26 @@ def values(run: SeenRun, curve: str, alpha: float = 1.0) -> list[float | None]:
     return [record.valid_rate for record in run.records]
 
 
+def searched(run: SeenRun, alpha: float) -> dict[int, float]:
+    """What a search finds among the answers of a run's last step, by the number of answers that it
+    looks at: as a share of what the whole front is worth, where that is known.
+    """
+    front = run.moment.problem.front
+    most = 1.0 if front is None else whole(front, alpha)
+    return {k: value / most for k, value in run.moment.search(alpha).items()}
+
+
 def span(view: View, curve: str) -> tuple[float, float]:
     """The range of a curve's axis: wide enough for all its values, and calm while they move a
     little.
     """
-    runs = (*view.runs, *view.earlier)
-    seen = [v for run in runs for v in values(run, curve, view.judged_at) if v is not None]
-    if curve == COVERAGE:
+    if curve == SEARCH:
+        seen = [v for run in view.on_show() for v in searched(run, view.judged_at).values()]
+    else:
+        runs = (*view.runs, *view.earlier)
+        seen = [v for run in runs for v in values(run, curve, view.judged_at) if v is not None]
+    if curve in (COVERAGE, SEARCH):
+        seen += view.ceilings  # dotted lines
         lowest = math.floor(min(seen, default=1) * 10) / 10
         return min(0.5, lowest), max(1.05, 1.02 * max(seen, default=1))
     lowest = min(0.0, min(seen, default=0))

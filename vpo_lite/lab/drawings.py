@@ -11,6 +11,7 @@ from envs.drawing import DASHES, FLOOR, MARKERS, ROUTE_COLOURS
 from ..checks import shortened
 from ..figures.looks import look
 from .faces import face_of
+from .judging import win_shares
 from .view import View
 from .words import is_maze
 
@@ -60,7 +61,7 @@ def board_groups(view: View) -> list[dict]:
     for method, title, routes, rewards in drawn:
         colour, thin = "", method is None
         fits = np.shape(rewards)[1] == face.d  # else they are of another problem
-        shares = view.win_shares(rewards) if fits else None
+        shares = win_shares(rewards, view.config.alpha) if fits else None
         if thin:
             if len(routes) > MOST_ROUTES:
                 title += f": {MOST_ROUTES} of {len(routes)}"
@@ -101,9 +102,9 @@ def group(
     drawn = []
     for i, route in enumerate(routes):
         path, reached = ([], False) if route is None else walk(maze, route)
-        what = in_words(maze, path, reached)
+        what, brief = (in_words(maze, path, reached, brief) for brief in (False, True))
         drawn.append(
-            _answer(i, what, win_shares, thin)
+            _answer(i, what, brief, win_shares, thin)
             | {"path": [list(square) for square in path], "reached": reached}
         )
     moves = [route for route in routes if route is not None]
@@ -132,15 +133,16 @@ def text_group(
     drawn = []
     for i, (answer, vector) in enumerate(zip(answers, rewards, strict=True)):
         text = "" if thin else "not readable" if answer is None else answer
+        what = _numbers(vector, names)
         drawn.append(
-            _answer(i, _numbers(vector, names), win_shares, thin)
+            _answer(i, what, what, win_shares, thin)
             | {"path": [], "reached": True, "text": shortened(text, LONGEST_ANSWER)}
         )
     return {"title": title, "colour": colour, "routes": drawn, "moves": []}
 
 
-def _answer(i: int, what: str, win_shares, thin: bool) -> dict:
-    """How answer i is drawn."""
+def _answer(i: int, what: str, brief: str, win_shares, thin: bool) -> dict:
+    """How answer i is drawn. what: what it is worth; brief: the same where there is little room."""
     return {
         "name": str(i + 1),
         "thin": thin,
@@ -149,6 +151,7 @@ def _answer(i: int, what: str, win_shares, thin: bool) -> dict:
         "dash": DASHES[i % len(DASHES)],
         "marker": MARKERS[i % len(MARKERS)],
         "what": what,
+        "brief": brief,
         "win_share": None if win_shares is None else float(win_shares[i]),
     }
 
@@ -161,18 +164,21 @@ def _numbers(vector, names: Sequence[str]) -> str:
     return " ".join(values)
 
 
-def in_words(maze, path, reached: bool) -> str:
+def in_words(maze, path, reached: bool, brief: bool = False) -> str:
     """What one route is worth, in a few letters: treasure taken of treasure there is, and lava
-    touched.
+    touched. brief: without what there is.
     """
     if not path:
         return "not a route"
     if not reached:
-        return "does not reach E"
+        return "misses E" if brief else "does not reach E"
     tiles = (("G", maze.gold), ("D", maze.diamonds), ("L", maze.lava))
     taken = {letter: len(set(path) & set(squares)) for letter, squares in tiles}
-    parts = [f"{letter} {taken[letter]}/{len(there)}" for letter, there in tiles[:2] if there]
-    parts += [f"L {taken['L']}/{len(maze.lava)}"] if taken["L"] else []
+    parts = [
+        f"{letter} {taken[letter]}" + ("" if brief else f"/{len(there)}")
+        for letter, there in tiles
+        if taken[letter] or (there and letter != "L")
+    ]
     return "  ".join(parts) or "reaches E"
 
 

@@ -22,6 +22,7 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 30)  # answers that a search may look at
 SAME = 1e-9  # set rewards that differ by less teach nothing
 REPETITIONS = 16  # draws of K weights that `agreement` averages over
 MOST_DRAWN = 2**18  # weights in all of these: with a large K one draw is precise, and takes long
+MOST_KEPT = 2**20  # numbers in draws that are kept for the next group: 8 MB
 
 
 class Target(NamedTuple):
@@ -181,9 +182,20 @@ def agreement(R: np.ndarray, K: float, alpha: float) -> float | None:
         return None
     if K == np.inf:
         return 1.0
-    found = []
-    for i in range(max(1, min(REPETITIONS, int(MOST_DRAWN // K)))):
-        weights = sample_weights(K, R.shape[-1], alpha, rng=generator(0, "agreement", i))
-        drawn = set_reward(R, weights)
-        found.append(np.corrcoef(exact, drawn)[0, 1] if np.ptp(drawn) >= SAME else 0.0)
-    return float(np.mean(found))
+    d = R.shape[-1]
+    kept = REPETITIONS * K * d <= MOST_KEPT
+    weights = (_draws if kept else _draws.__wrapped__)(K, d, alpha)
+    drawn = set_reward(np.broadcast_to(R, (len(weights), *R.shape)), weights)  # (n, G)
+    told = drawn[np.ptp(drawn, axis=1) >= SAME]  # weights that see no difference agree with nothing
+    exact, told = (x - x.mean(axis=-1, keepdims=True) for x in (exact, told))
+    lengths = np.linalg.norm(told, axis=1) * np.linalg.norm(exact)
+    return float((told @ exact / lengths).sum() / len(drawn))
+
+
+@lru_cache(maxsize=2)
+def _draws(K: int, d: int, alpha: float) -> np.ndarray:
+    """Weights (n, K, d), drawn n times."""
+    several = range(max(1, min(REPETITIONS, MOST_DRAWN // K)))
+    return np.stack(
+        [sample_weights(K, d, alpha, rng=generator(0, "agreement", i)) for i in several]
+    )

@@ -188,8 +188,6 @@ def layout(width: int, plots: Sequence[str], page: Page, entries: Sequence[str])
             out |= _axes(name, x, y, ink, grid)
     out["annotations"] += note
     out.setdefault("ternary", _hidden_ternary())
-    out["xaxis"] |= {"range": [-0.22, 1.42], "tickvals": [0, 0.5, 1]}
-    out["yaxis"] |= {"tickvals": [0, 0.5, 1]}
     return out
 
 

@@ -57,8 +57,8 @@ class Panel:
         parts = [*above, *pictures, self.words, self.told, style]
         self.box = widgets.VBox(parts)
         self.box.add_class("vpo-lab")
+        lab.watch(self)  # first: a change while it is drawn is drawn, too
         self.draw()
-        lab.watch(self)
 
     def act(self, request, *arguments):
         """Do a request. Its error appears in the panel: nobody sees the traceback of a callback."""
@@ -196,13 +196,16 @@ class PlainPanel(Panel):
 
     def _ipython_display_(self):
         display(self.box)
-        self._handle.display(bundle(self.plots.figure), raw=True)
-        self._shown = True
+        with self._drawing:
+            self._handle.display(bundle(self.plots.figure), raw=True)
+            self._shown = True
 
     def close(self):
         super().close()
-        if self._shown:
-            self._handle.update({"text/plain": CLOSED}, raw=True)
+        with self._drawing:  # a drawing under way would show the figure again
+            if self._shown:
+                self._handle.update({"text/plain": CLOSED}, raw=True)
+            self._shown = False
 
 
 def _close(widget):

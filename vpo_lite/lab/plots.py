@@ -17,19 +17,20 @@ from .curves import (
     BELOW_MARKS,
     COVERAGE,
     DIVERSITY,
+    SEARCH,
     changes,
     in_short,
     in_words,
     last_step,
+    searched,
     span,
     values,
 )
 from .drawings import MARKERS, ROUTE_COLOURS
 from .faces import Face, face_of
-from .judging import whole
 from .layout import AXES, Page, layout, on, order
 from .settings import MOST_EARLIER, MOST_RUNS
-from .space import NONE, cloud, drawn_runs, front_colour, lowest, numbers
+from .space import NONE, cloud, drawn_runs, ends_of, front_colour, numbers, ranges
 from .view import View
 
 SHOWN = 2  # curves over steps at a time
@@ -128,9 +129,10 @@ class Plots:
                 "marker_color": page.ink,
                 "marker_size": rings[1],
             }
-        runs = drawn_runs(view, face)
+        runs, ends = drawn_runs(view, face), ends_of(view, face)
         clouds = [
-            cloud(face, run.method, run.moment, i, len(runs), page) for i, run in enumerate(runs)
+            cloud(face, run.method, run.moment, i, len(runs), ends, page)
+            for i, run in enumerate(runs)
         ]
         clouds.sort(key=lambda drawn: -max(drawn["marker"]["size"]))  # a large marker hides none
         for i, drawn in enumerate(clouds):
@@ -141,7 +143,8 @@ class Plots:
             typical = view.focus.moment.rewards
         out["typical"] |= numbers(view, face, typical, rings, page)
         out["weightings"] = _dots(view, face, typical)
-        draw_levels(view, "search", SEARCHED, out, page)
+        low, high = span(view, SEARCH)
+        draw_levels(view, "search", SEARCHED, high - low, out, page)
         for c, curve in enumerate(curves):
             _draw_curve(view, c, curve, out, page)
         return out
@@ -196,13 +199,11 @@ def _search(view: View, run, dark: bool) -> dict:
     """What a search finds among the answers of a run's step, as a share of the whole front."""
     text, colour, symbol, dash = look(run.method)
     colour = on_page(colour, dark)
-    found = run.moment.search(view.judged_at)
-    front = run.moment.problem.front
-    most = 1.0 if front is None else whole(front, view.judged_at)
+    found = searched(run, view.judged_at)
     said = html("{}, best of %{{x}}: %{{y:.3f}}<extra></extra>", text)
     return {
         "x": list(found),
-        "y": [value / most for value in found.values()],
+        "y": list(found.values()),
         "name": text,
         "hovertemplate": said,
         "marker": {"symbol": symbol, "size": 9, "color": colour},
@@ -213,7 +214,7 @@ def _search(view: View, run, dark: bool) -> dict:
 def _draw_curve(view, c, curve, out, page):
     last, (low, high) = last_step(view), span(view, curve)
     if curve == COVERAGE:
-        draw_levels(view, f"curve {c}", (0.5, last + 0.5), out, page)
+        draw_levels(view, f"curve {c}", (0.5, last + 0.5), high - low, out, page)
     for i, run in enumerate(view.earlier):
         before = f"{look(run.method).text} before: {', '.join(in_short(run))}"
         out[f"earlier {c} {i}"] |= {
@@ -257,9 +258,11 @@ def _name_axes(view, face, places, curves, plots, small):
         steps = places[f"xaxis{AXES[f'curve {c}']}"]
         steps["range"], steps["dtick"] = [0.5, last + 0.5], 1 if last < 10 else None  # whole steps
         places[f"yaxis{AXES[f'curve {c}']}"]["range"] = list(span(view, curve))
-    places[f"yaxis{AXES['search']}"]["range"] = list(span(view, COVERAGE))
+    places[f"yaxis{AXES['search']}"]["range"] = list(span(view, SEARCH))
     places[f"xaxis{AXES['search']}"]["range"] = [math.log10(end) for end in SEARCHED]
-    places["yaxis"]["range"] = [lowest(len(view.on_show())), 1.25]
+    across, up = ranges(ends_of(view, face), len(view.on_show()))
+    places["xaxis"] |= across
+    places["yaxis"] |= up
     best = view.asked_for if view.target is None else len(view.target.best)
     who = look(view.focus.method).text if view.focus else f"best {best}"
     K = view.config.K

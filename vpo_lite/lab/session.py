@@ -34,7 +34,7 @@ from .arguments import check
 from .codes import decode, encode
 from .interrupt import heed
 from .recordings import Recording, new_folder, read, write
-from .settings import MOST_EARLIER, Settings, check_many, check_spelling, imported
+from .settings import MOST_EARLIER, MOST_RUNS, Settings, check_many, check_spelling, imported
 from .showing import Showing
 from .states import move
 from .stretch import Stretch, Track, rehearsal
@@ -586,7 +586,8 @@ class Session:
         """Show these runs, where there are none, under the settings of their share code."""
         tracks = self._tracks = {run.method: Track(run) for run in recording.runs}
         last = {m: tracks[m] for m in self.methods if m in tracks}
-        self._stretch = Stretch(self.settings, last or tracks)
+        last = last or dict([*tracks.items()][-MOST_RUNS:])  # other methods were chosen meanwhile
+        self._stretch = Stretch(self.settings, last)
         self._state, self._made_by = "recorded", recording.command
 
     def _name_of_problem(self) -> str:

@@ -1,6 +1,7 @@
 """Objective space: the answers of a run as markers, and the numbers of those that are listed."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,27 +11,48 @@ from .faces import Face
 from .layout import Page
 from .view import Moment, SeenRun, View
 
-ASIDE = 0.035  # between the markers of two runs at one point
-FAILED_AT = (-0.12, -0.24)  # where answers of the first run that do not count are drawn
-FAILED_STEP = 0.12  # and how far below them those of the next run
+ASIDE = 0.035  # between the markers of two runs at one point, of an axis between its ends
+# In parts of an axis between its ends: where answers of the first run that do not count are drawn,
+# beyond the lower ends, and how far below them those of the next run.
+FAILED_AT, FAILED_STEP = (-0.12, -0.24), 0.12
 NONE = " "  # an empty text: after "" plotly.js never draws a later text of that point
+Ends = Sequence[tuple[float, float]]  # (low, high) of the rewards across and up
 
 
-def lowest(runs: int) -> float:
-    """The lower end of the axis that goes up, with so many runs."""
-    return FAILED_AT[1] - FAILED_STEP * max(1, runs)
+def ends_of(view: View, face: Face) -> Ends:
+    """What both axes must hold: 0, 1, the front, and the answers that the runs on show wrote."""
+    runs = drawn_runs(view, face)
+    moments = [m for run in runs for m in run.moments if m.points.shape[1] == face.d]
+    points = [np.zeros(face.d), np.ones(face.d), *(m.points[m.valid] for m in moments)]
+    points = np.vstack(points if view.front is None else [*points, view.front])[:, face.axes]
+    return list(zip(points.min(axis=0).tolist(), points.max(axis=0).tolist(), strict=True))
+
+
+def ranges(ends: Ends, runs: int) -> list[dict]:
+    """Of the axes across and up, with room for the numbers beside points, and for the crosses of so
+    many runs.
+    """
+    below, room = (0.22, -FAILED_AT[1] + FAILED_STEP * max(1, runs)), (0.42, 0.25)
+    return [
+        {
+            "range": [low - less * (high - low), high + more * (high - low)],
+            "tickvals": [0, 0.5, 1] if (low, high) == (0, 1) else None,
+        }
+        for (low, high), less, more in zip(ends, below, room, strict=True)
+    ]
 
 
 def front_colour(face: Face, vector, dark):
     return "#D55E00" if face.open(vector) else "#BBBBBB" if dark else FRONT
 
 
-def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -> dict:
+def cloud(face: Face, method: str, moment: Moment, i: int, n: int, ends: Ends, page: Page) -> dict:
     """The answers of run i of n in objective space: a marker for each distinct vector, larger the
     more answers earn it; open if the face says so; a cross below for those that do not count.
     """
     across, up = face.axes
-    aside, missed = (i - (n - 1) / 2) * ASIDE, (FAILED_AT[0], FAILED_AT[1] - FAILED_STEP * i)
+    (left, low), (wide, tall) = zip(*((low, high - low) for low, high in ends), strict=True)
+    aside, below = (i - (n - 1) / 2) * ASIDE, FAILED_AT[1] - FAILED_STEP * i
     text, colour, symbol, _ = look(method)
     colour = on_page(colour, page.dark)
     share = (moment.counts / moment.counts.sum()).tolist()
@@ -40,8 +62,8 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -
     for p in np.flatnonzero(moment.valid):
         point = moment.points[p].tolist()
         hollow = face.open(point)
-        drawn["x"].append(point[across] + aside)
-        drawn["y"].append(point[up] + aside)
+        drawn["x"].append(point[across] + aside * wide)
+        drawn["y"].append(point[up] + aside * tall)
         drawn["text"].append(NONE)
         who = f"{text}, {count(moment.counts[p], 'answer')}"
         drawn["hovertext"].append(face.in_words(who, point))
@@ -51,8 +73,8 @@ def cloud(face: Face, method: str, moment: Moment, i: int, n: int, page: Page) -
         line["width"].append(3 if hollow else 1)
     if not moment.valid.all():  # one cross for all of them, whatever they earn
         lost = int(moment.counts[~moment.valid].sum())
-        drawn["x"].append(missed[0])
-        drawn["y"].append(missed[1])
+        drawn["x"].append(left + FAILED_AT[0] * wide)
+        drawn["y"].append(low + below * tall)
         drawn["text"].append(f"{lost / moment.counts.sum():.0%} {face.missed}")
         drawn["hovertext"].append(f"{text}, {count(lost, 'answer')}: {drawn['text'][-1]}")
         marker["symbol"].append("x")

@@ -21,7 +21,7 @@ from ..tasks.base import Task, group_key
 from ..training.config import TrainConfig
 from ..training.contract import front_of
 from ..training.record import StepRecord
-from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target, win_shares
+from .judging import POINTS, Sets, Target, agreement, best_of_k, coverages, target
 from .settings import MOST_RUNS, Settings
 from .showing import Showing
 
@@ -304,10 +304,6 @@ class View:
         return sample_weights(
             count, len(self.task.objectives(self.instance)), self.config.alpha, rng=rng
         )
-
-    def win_shares(self, rewards: np.ndarray) -> np.ndarray:
-        """How often each of the answers (m, d) wins over all weights, whatever K."""
-        return win_shares(rewards, self.config.alpha)
 
     def token_limit(self, run: SeenRun) -> int:
         """Tokens after which the last step of a run cut its rollouts off."""

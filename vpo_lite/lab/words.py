@@ -83,7 +83,7 @@ def _of_a_run(view: View, run: SeenRun) -> str:
     if covered is None:
         line += f"have set reward {record.set_reward:.2f}"
     else:
-        line += f"cover {covered:.2f} of the front"
+        line += f"cover {_part(covered)} of the front"
     if view.front is not None:  # of the same problem: view.on_show
         held = round(float(metrics.front_share(moment.rewards, view.front)) * len(view.front))
         line += f"; a typical set {_of_the_front(view, held)}"

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...checks import shortened
 from ...markup import (
     Html,
     data_block,
@@ -23,7 +24,7 @@ from ...markup import (
 )
 from ..recordings import read
 from . import texts
-from .content import Lesson, Recorded
+from .content import Lesson
 
 PAGE = "lab/lesson/page.html"
 STYLE = "lab/lesson/page.css"
@@ -55,7 +56,10 @@ def write_lesson(
     """
     path = page_path(path, "a lesson")
     recordings = [recordings] if isinstance(recordings, str | os.PathLike) else recordings
-    lesson = Lesson.of([Recorded(str(name), read(name)) for name in recordings])
+    names = list(map(str, recordings))
+    if len(set(names)) < len(names):
+        raise ValueError(f"{shortened(', '.join(names), 200)}: name each recording once")
+    lesson = Lesson.of({str(name): read(name) for name in recordings})
     return write_page(path, _page(lesson, unseen, progress))
 
 

@@ -1,7 +1,7 @@
 """What a lesson shows: the runs of its recordings, side by side, as plain data."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,13 +36,6 @@ STROKES = {  # plotly's name of a dash -> SVG's
 }
 
 
-class Recorded(NamedTuple):
-    """A recording, and the name that it was asked for by."""
-
-    name: str
-    recording: Recording
-
-
 class Shown(NamedTuple):
     """A run with its label, the look of its curves, and the name of its recording."""
 
@@ -61,13 +54,12 @@ class Lesson:
     shown: tuple[Shown, ...]
 
     @classmethod
-    def of(cls, recorded: Sequence[Recorded]) -> "Lesson":
-        """From one recording or several. ValueError where they do not fit together."""
-        names = [name for name, _ in recorded]
-        if len(set(names)) < len(names):
-            raise ValueError(f"{shortened(', '.join(names), 200)}: name each recording once")
-        views = [_view(*one) for one in recorded]
-        runs = [(one, run) for one in recorded for run in one.recording.runs]
+    def of(cls, recorded: Mapping[str, Recording]) -> "Lesson":
+        """From one recording or several, by the name that each was asked for by. ValueError where
+        they do not fit together.
+        """
+        names, views = list(recorded), [_view(*one) for one in recorded.items()]
+        runs = [(one, run) for one in recorded.items() for run in one[1].runs]
         for name, view in zip(names, views, strict=True):
             if _key(view) != _key(views[0]):
                 raise ValueError(
@@ -124,6 +116,8 @@ class Lesson:
         d, dotted = face.d, face.corners or face.d == 2
         points, answers, sets = _Table(), _Table(), _Table()
         runs = [_run(one, points, answers, sets) for one in self.shown]
+        trained = {one.run.record.alpha for one in self.shown}
+        alphas, begin = sorted({*ALPHAS, *trained}), trained.pop() if len(trained) == 1 else 1.0
         front = None
         if self.known:
             rows = zip(of_front(view), view.front, strict=True)
@@ -151,10 +145,10 @@ class Lesson:
                 {"colour": colour, "dash": dash, "marker": marker, "ink": FLOOR}
                 for colour, dash, marker in zip(ROUTE_COLOURS, DASHES, MARKERS, strict=True)
             ],
-            "alphas": self._alphas,
-            "alpha": self._alphas.index(self._alpha),
-            "judged_at": [self._judged_at(alpha, typical) for alpha in progress(self._alphas)],
-            "weights": [_weights(d, alpha) for alpha in self._alphas] if dotted else [],
+            "alphas": alphas,
+            "alpha": alphas.index(begin),  # that of the runs, if they share one
+            "judged_at": [self._judged_at(alpha, typical) for alpha in progress(alphas)],
+            "weights": [_weights(d, alpha) for alpha in alphas] if dotted else [],
             "front": front,
             "runs": runs,
             "points": vectors,
@@ -197,19 +191,6 @@ class Lesson:
     @property
     def _points(self) -> int:
         return many_points(self.shown[0].run.moment.rewards.shape[-1])
-
-    @property
-    def _alpha(self) -> float:
-        """The α to begin with: that of the runs, if they share one."""
-        return self._trained.pop() if len(self._trained) == 1 else 1.0
-
-    @property
-    def _alphas(self) -> list[float]:
-        return sorted({*ALPHAS, *self._trained})
-
-    @property
-    def _trained(self) -> set[float]:
-        return {one.run.record.alpha for one in self.shown}
 
 
 class _Table(dict):
@@ -345,6 +326,6 @@ def _drawn(view: View, face, answer, vector, thin: bool) -> dict:
     """What the board shows of an answer, without what its place in a set decides."""
     names = face.names
     found = group_of(view, "", [answer], [vector], names, thin=thin)["routes"][0]
-    kept = ("what", "path", "reached", "text", "thin")
+    kept = ("what", "brief", "path", "reached", "text", "thin")
     squares = " ".join(view.instance.square_name(s) for s in found["path"]) if is_maze(view) else ""
     return {key: found[key] for key in kept if key in found} | {"by": squares}
