@@ -1220,10 +1220,11 @@ def test_evolution_at_lower_rates():
     assert [sets.mean(), singles.mean()] == pytest.approx([0.36, 0.21], abs=0.006)
     for one, other, told in (
         (sets, singles, (19, 2, 0.0002)),
-        (share["vpo_low"], sets, (6, 21, 0.006)),
-        (share["grpo_lowest"], singles, (11, 8, 0.6)),
+        (share["vpo_low"], sets, (5, 21, 0.0025)),
+        (share["grpo_lowest"], singles, (7, 8, 1.0)),
     ):
-        assert ((one > other).sum(), (one < other).sum()) == told[:2]
+        gap = (one - other).round(9)
+        assert ((gap > 0).sum(), (gap < 0).sum()) == told[:2]
         assert sign_test(one, other) == pytest.approx(told[2], rel=0.15)
     assert means["vpo_low"] - means["grpo_lowest"] < sets.mean() - singles.mean()
 

@@ -125,18 +125,30 @@ def _squares(values) -> float:
     return float(((values - values.mean()) ** 2).sum())
 
 
-def sign_test(first, second):
-    """Two-sided p-value of the hypothesis that two methods win equally often; ties are left out.
+def wins_and_losses(first, second) -> tuple[int, int]:
+    """On how many problems the first of two methods scores more, and on how many less. Scores that
+    differ by rounding are ties.
 
-    first, second (n,): one score per problem. Returns 1.0 where all are ties.
+    first, second (n,): one score per problem
 
-    >>> sign_test([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0])  # 5 wins of 5: 2 / 2^5
-    0.0625
+    >>> wins_and_losses([0.1 + 0.2, 1, 0], [0.3, 0, 1])
+    (1, 1)
     """
     first, second = (check_finite(x, "scores", 1) for x in (first, second))
     if first.shape != second.shape:
         raise ValueError(f"scores of shapes {first.shape} and {second.shape}: expected equal ones")
     gap = first - second
     gap[abs(gap) <= ROUNDING * np.maximum(abs(first), abs(second))] = 0
-    wins, losses = int((gap > 0).sum()), int((gap < 0).sum())
+    return int((gap > 0).sum()), int((gap < 0).sum())
+
+
+def sign_test(first, second):
+    """Two-sided p-value of the hypothesis that two methods win equally often; ties are left out.
+
+    first, second (n,): as for :func:`wins_and_losses`. Returns 1.0 where all are ties.
+
+    >>> sign_test([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0])  # 5 wins of 5: 2 / 2^5
+    0.0625
+    """
+    wins, losses = wins_and_losses(first, second)
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 
 from ..files import DamagedError, Schema, digest
-from ..intervals import sign_test
+from ..intervals import sign_test, wins_and_losses
 from ..markup import markdown_table
 from ..training.config import TrainConfig
 from .declaration import MUTATION, Job, Study
@@ -242,7 +242,7 @@ def markdown(study: Study, folder) -> str:
             cells += ["", ""]
         else:
             base = _shares(other)
-            wins, losses = int((share > base).sum()), int((share < base).sum())
+            wins, losses = wins_and_losses(share, base)
             cells += [f"{wins} : {losses}", f"{sign_test(share, base):.2g}"]
         lines.append(cells)
     return markdown_table(heads, lines)
