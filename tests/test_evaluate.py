@@ -9,6 +9,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp, ttest_ind
 
@@ -39,7 +40,13 @@ from vpo_lite.training.measure import (
 )
 from vpo_lite.training.problems import problems_of_step
 from vpo_lite.training.schemas import Engine
-from vpo_lite.training.side_by_side import UNEVEN, differences, intervals, table
+from vpo_lite.training.side_by_side import (
+    UNEVEN,
+    differences,
+    intervals,
+    table,
+    temperatures,
+)
 from vpo_lite.training.step import train_step
 
 ONE_DEGREE = float(student.ppf(0.975, 1))  # 12.7: what Student's t makes of two values
@@ -285,6 +292,33 @@ def test_pools_hold_as_many_answers_whatever_wrote_them(tiny_policy_folder, meth
     assert f["problems"] == 1
 
 
+@pytest.mark.parametrize("method", ["vpo", "goal_conditioned"])
+def test_near_temperature_0_the_most_probable_tokens_are_measured(
+    tiny_policy_folder, method, monkeypatch
+):
+    """The most probable ones by the logits of the model itself, token by token."""
+    config = TrainConfig.preset(
+        "demo", method=method, maze_seed=1000, model=str(tiny_policy_folder), max_new_tokens=6
+    )
+    policy, kept, asked = load_policy(tiny_policy_folder, device="cpu"), [], []
+    with torch.no_grad():  # a fresh model has logits near 0
+        policy.model.get_output_embeddings().weight.mul_(100)
+    sample = policy.sample
+    monkeypatch.setattr(
+        policy, "sample", lambda p, u, t=1.0, **how: asked.extend([t, *p]) or sample(p, u, t, **how)
+    )
+    evaluate(policy, config, answers=6, temperature=0.01, keep=kept.append)
+    assert asked[0] == 0.01 and all(x == 0.01 for x in asked if isinstance(x, float))
+    if method == "vpo":
+        ids = policy.encode(asked[1])
+        for _ in range(6):
+            with torch.no_grad():
+                ids.append(policy.model(torch.tensor([ids])).logits[0, -1].argmax().item())
+        assert {*kept[0].texts} == {*policy.read([ids[-6:]])}
+    with pytest.raises(ValueError, match=r"temperature = 0: .*0\.01"):
+        evaluate(policy, config, answers=6, temperature=0)
+
+
 def test_the_numbers_of_problems_and_answers_are_the_configs_unless_they_are_given(
     tiny_policy_folder,
 ):
@@ -349,7 +383,7 @@ def test_a_large_model_samples_no_more_at_a_time_than_in_training(
     """Thirty answers to each of seven mazes are ten rollouts of three."""
     calls = []
 
-    def spied(policy, task, instances, m, uniforms, *, at_once):
+    def spied(policy, task, instances, m, uniforms, *, at_once, temperature):
         calls.append((uniforms.shape, m, at_once))
         return SimpleNamespace(groups=list(instances))
 
@@ -908,6 +942,10 @@ def test_what_an_evaluation_printed_stands_for_its_run(made, tmp_path):
         ("vpo", 1),
     ]
     assert [row["tokens"] for row in rows] == [None, 1_000]
+    # So is what was sampled at another temperature.
+    rows = compare([measured("b", first, temperature=0.6), at_one[1]])
+    told = ["vpo, sampled at temperature=0.6", "vpo"]
+    assert [row["label"] for row in rows] == told and temperatures(rows) == "temperatures 0.6 and 1"
     inside = measured("b", first, adapter=str(runs["b"] / "adapter-20"))
     assert (
         compare([inside])[0]["label"] == "vpo"

@@ -51,7 +51,8 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
     printed, text = capsys.readouterr().out, page.read_text()
     assert f"{page}: open it in a browser" in printed
     told = "Beside the method, these differ (vpo / grpo): answers sampled in training"
-    assert told in printed and told in text and "measured at temperature 1" in text
+    assert told in printed and told in text and "measured at temperature 1 and" in text
+    assert "Sampled at" not in printed
     assert text.splitlines()[-2] == "</html>"
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)\s*=\s*["']""", markup)
@@ -71,6 +72,25 @@ def test_the_page_is_whole_and_asks_no_network_for_anything(runs, tmp_path, caps
         "best@30",
     ):
         assert name in markup
+
+
+@pytest.mark.slow
+def test_another_temperature_is_named_wherever_runs_are_compared(runs, tmp_path, capsys):
+    cold, page = tmp_path / "cold.json", tmp_path / "report.html"
+    assert main(["evaluate", runs[0], "--temperature", "0.5", "--json"]) == 0
+    cold.write_text(capsys.readouterr().out)
+    assert json.loads(cold.read_text())["temperature"] == 0.5
+    assert main(["compare", str(cold), runs[2]]) == 0
+    printed = capsys.readouterr().out
+    assert "sampled at temperature 0.5 / 1.0" in printed, "what differs beside the method"
+    assert "Sampled at temperatures 0.5 and 1." in printed
+    assert main(["compare", str(cold)]) == 0
+    assert "Sampled at temperature 0.5." in capsys.readouterr().out
+    pages.write_report(runs[:1], page, vpo.compare([cold]))
+    assert "measured at temperature 0.5 and at equal" in page.read_text()
+    for wrong in ("0", "nan", "hot"):
+        assert main(["evaluate", runs[0], "--temperature", wrong]) == 2
+        assert "temperature" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from .decomposition import RewardReport, words
 from .markup import Html, count, html, joined, page_path, write_page
 from .training.confounders import in_one_line
 from .training.folders import RunFolder
-from .training.side_by_side import Cell, columns, common_budgets, differences, dropped
+from .training.side_by_side import Cell, columns, common_budgets, differences, dropped, temperatures
 
 _STYLE = Html("""
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 1200px; margin: 2em auto;
@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 <title>vpo_lite: {}</title><style>{}</style>
 <main>
 <h1>{} of {}</h1>
-<p>Figures are means over problems, measured at temperature 1 and at equal numbers of
+<p>Figures are means over problems, measured at {} and at equal numbers of
 <em>answers</em>. In brackets: the 95 % interval over problems, and over seeds if any row has
 several runs. <em>Tokens</em>: sampled in training, mean over the runs. <em>Set reward</em>: the
 expected best answer of a set, at the run's α. <em>Coverage</em>: the same at α&nbsp;=&nbsp;1,
@@ -124,7 +124,7 @@ def write_report(folders, path, rows: list[dict]) -> Path:
         _settings(runs),
     ]
     those, kinds = count(len(runs), "run"), count(len(rows), "kind")
-    page = html(_PAGE, those, _STYLE, those, kinds, *drawn)
+    page = html(_PAGE, those, _STYLE, those, kinds, temperatures(rows), *drawn)
     return write_page(path, page)
 
 

@@ -49,22 +49,15 @@ def policy_of(study, kind: str) -> Policy:
 
 def at_temperature(study, kind: str, policy: Policy, temperature: float) -> dict:
     """Its validation figure, and any@k problem by problem, if it samples at this temperature."""
-    config, stated, sample = job_of(study, kind).judged, study.measured, Policy.sample
+    config, stated = job_of(study, kind).judged, study.measured
     task = config.make_task()
 
-    def warmer(self, prompts, uniforms, _=1.0, **how):
-        return sample(self, prompts, uniforms, temperature, **how)
-
     def figures(split: str, problems: int, answers: int) -> np.ndarray:  # (problems, answers)
-        seeds = task.seeds[split][:problems]
-        return measure(policy, task, config, seeds, answers=answers)["any"]
+        seeds, how = task.seeds[split][:problems], dict(answers=answers, temperature=temperature)
+        return measure(policy, task, config, seeds, **how)["any"]
 
-    Policy.sample = warmer
-    try:
-        chosen_by = figures("validation", stated.validation, stated.chosen_from)[:, -1]
-        found = figures("held_out", stated.problems, stated.answers)
-    finally:
-        Policy.sample = sample
+    chosen_by = figures("validation", stated.validation, stated.chosen_from)[:, -1]
+    found = figures("held_out", stated.problems, stated.answers)
     any_at_k = {str(k): found[:, k - 1].tolist() for k in BUDGETS}
     return {"validation": float(chosen_by.mean()), "any": any_at_k}
 

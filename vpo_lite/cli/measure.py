@@ -48,6 +48,9 @@ def evaluate_flags(made, arguments) -> None:
     add_number(made, "--seed", "seed of the answers (default: as in the run)")
     help = "alpha of the set reward, to compare runs with different alphas (default: the run's)"
     made.add_argument("--alpha", metavar="X", help=help)
+    made.add_argument(
+        "--temperature", metavar="X", default="1", help="of the sampling (default: 1)"
+    )
     add_device(made)
     made.add_argument(
         "--texts",
@@ -60,7 +63,12 @@ def evaluate_flags(made, arguments) -> None:
 
 def evaluate_runs(options) -> int:
     with requests():
-        from ..training.evaluate import check_answers, evaluate, held_out_seeds
+        from ..training.evaluate import (
+            check_answers,
+            check_temperature,
+            evaluate,
+            held_out_seeds,
+        )
         from ..training.finished import check_method
         from ..training.folders import RunFolder
         from ..training.memory import enough_memory
@@ -69,9 +77,10 @@ def evaluate_runs(options) -> int:
         config = folder.config()
         check_method(folder, config)
         _check_source(options, folder)
+        known = {setting.name: setting for setting in config.options()}
         if options.alpha is not None:
-            (alpha,) = (option for option in config.options() if option.name == "alpha")
-            config = config.but(alpha=alpha.read(options.alpha))
+            config = config.but(alpha=known["alpha"].read(options.alpha))
+        temperature = check_temperature(known["temperature"].read(options.temperature))
         seed = config.seed if options.seed is None else config.but(seed=options.seed).seed
         folder.check_files()
         answers = config.measured_answers if options.answers is None else options.answers
@@ -97,9 +106,9 @@ def evaluate_runs(options) -> int:
         enough_memory(config),
         measuring(options.json) as tell,
     ):
-        asked = dict(problems=problems, answers=answers, seed=seed, tell=tell, keep=keep)
-        figures = evaluate(policy, config, **asked)
-    _print(options, folder, config, figures, answers=answers, seed=seed, task=task)
+        asked = dict(problems=problems, answers=answers, seed=seed, temperature=temperature)
+        figures = evaluate(policy, config, **asked, tell=tell, keep=keep)
+    _print(options, folder, config, figures, task, asked)
     return 0
 
 
@@ -162,7 +171,7 @@ def _tell_of_differences(options, folder, config, task, answers: int) -> None:
         )
 
 
-def _print(options, folder, config, figures: dict, *, answers: int, seed: int, task) -> None:
+def _print(options, folder, config, figures: dict, task, asked: dict) -> None:
     from ..files import digest
     from ..tasks.records import counted
     from ..training.digests import digests_now
@@ -173,10 +182,11 @@ def _print(options, folder, config, figures: dict, *, answers: int, seed: int, t
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {} if options.model is None else {"model": config.model}
-        how |= {"alpha": config.alpha, "seed": seed, "files": digests_now(config)}
+        how |= {"alpha": config.alpha, "files": digests_now(config)}
+        how |= {name: asked[name] for name in ("seed", "temperature")}
         how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
         return print_json(how | figures)
-    size = min(config.compared_size, answers)
+    size = min(config.compared_size, asked["answers"])
     row = figures | {"method": config.method, "set": size}
     lines = [table([row], terminal_width()), intervals(figures)]
     print("\n".join(line for line in lines if line))
@@ -222,7 +232,7 @@ def compare_runs(options) -> int:
     with requests():
         from ..training.compare import compare
         from ..training.confounders import in_one_line
-        from ..training.side_by_side import differences, dropped, table
+        from ..training.side_by_side import differences, dropped, table, temperatures
 
         if options.html:
             from ..pages import check_page, write_report
@@ -235,6 +245,8 @@ def compare_runs(options) -> int:
         print_json(rows)
     else:
         lines = [table(rows, terminal_width()), in_one_line(rows), *differences(rows)]
+        if {row["temperature"] for row in rows} != {1}:
+            lines.append(f"Sampled at {temperatures(rows)}.")
         lines += dropped(rows)
         print("\n".join(line for line in lines if line))
         if options.html:

@@ -28,10 +28,11 @@ def measure(
     count: int = 50,
     alphas: Sequence[float] = (),
     seed: int = 0,
+    temperature: float = 1.0,
 ) -> dict:
     """The figures of a policy on the problems with these seeds, one row for each problem.
 
-    A pool of ``answers`` answers is sampled for each problem at temperature 1; the draws
+    A pool of ``answers`` answers is sampled for each problem at this temperature; the draws
     depend on ``seed``. Returns a dict of arrays; the first axis of each is the problem:
 
     - best (n, answers): best@k under w*, for k = 1 .. answers
@@ -48,7 +49,7 @@ def measure(
     """
     instances = [task.instance(s) for s in seeds]
     with torch_threads(config.threads):
-        pools = list(sample_pools(policy, task, config, instances, answers, seed))
+        pools = list(sample_pools(policy, task, config, instances, answers, seed, temperature))
     rows = [_figures(task, config, pool, answers, count, alphas) for pool in pools]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 

@@ -49,7 +49,7 @@ def compare(folders: Iterable[str | os.PathLike]) -> list[dict]:
     - ahead {figure: (mean, low, high)}: by how much the first row is ahead of this one, paired by
       problem, with such an interval; empty for the first row, where the problems differ, and for a
       figure that cannot be compared: set rewards at another alpha, for one
-    - alpha: at which its set reward is taken
+    - alpha: at which its set reward is taken; temperature: at which it was sampled
     - records: by the option of each data file how many records were read, and dropped by reason;
       empty for a task without such files
     - other_problems: the settings by which this row was measured on other problems than the first
@@ -169,6 +169,7 @@ def _row(kind: _Kind, kinds: list[_Kind]) -> dict:
         "method": config.method,
         "set": config.compared_size,
         "alpha": runs[0].alpha,
+        "temperature": runs[0].temperature,
         "runs": len(runs),
         "problems": len(kind.by_problem["coverage"]),
         "folders": [run.folder for run in runs],

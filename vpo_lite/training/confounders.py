@@ -5,12 +5,13 @@ from dataclasses import fields
 from ..checks import shortened
 from .config import TrainConfig
 from .digests import TOKENIZER
-from .finished import BASE, ELSEWHERE
+from .finished import BASE, ELSEWHERE, TEMPERATURE
 from .method_settings import unused
 
 ANSWERS = "answers sampled in training"
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
 OF_MEASURING = ("model", "seed", "alpha", "eval_problems", "eval_answers", TOKENIZER)
+OF_MEASURING += (TEMPERATURE,)
 # The method and its own form; the task, by which problems differ: another line says that.
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
 
@@ -35,7 +36,7 @@ def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
     names = [f.name for f in fields(TrainConfig) if f.name not in LEFT_OUT]
     mine = {
         name: settings[name] for name in [*names, "engine", BASE, TOKENIZER] if name in settings
-    }
+    } | {TEMPERATURE: settings.get(TEMPERATURE, 1.0)}
     mine |= dict.fromkeys(set(unused(config)) & set(mine))
     rollouts = config.steps * config.prompts * config.group_size
     mine |= {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}

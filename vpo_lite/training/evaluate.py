@@ -1,4 +1,4 @@
-"""Measuring a policy: a pool of answers for each problem, sampled at temperature 1."""
+"""Measuring a policy: a pool of answers for each problem."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -30,6 +30,7 @@ def evaluate(
     problems: int | None = None,
     answers: int | None = None,
     seed: int | None = None,
+    temperature: float = 1.0,
     task: Task | None = None,
     tell: Callable[[int, int], object] | None = None,
     keep: Callable[[Answers], object] | None = None,
@@ -39,6 +40,7 @@ def evaluate(
     - problems: how many, the first held-out ones that differ (:func:`held_out_seeds`); by default
       the config's ``eval_problems``. A run on one problem is evaluated on that problem
     - seed: of the sampling; by default that of the config
+    - temperature: of the sampling, 0.01 to 100, whatever the config trained at
     - answers: in a pool; by default the config's ``eval_answers``. Rollouts hold one answer or m,
       and the pool is cut to this number
     - tell: called first, and after each problem, with the number of those that are done, and of all
@@ -86,13 +88,15 @@ def evaluate(
     answers = config.measured_answers if answers is None else answers
     seed = check_seed(config.seed if seed is None else seed)
     check_answers(answers)
+    temperature = check_temperature(temperature)
     instances = [task.instance(number) for number in held_out_seeds(task, problems)]
     limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
     rows = []
     if tell is not None:
         tell(0, len(instances))
     with torch_threads(config.threads):
-        for pool in _pools(policy, task, config, instances, answers, seed, limits):
+        pools = _pools(policy, task, config, instances, answers, seed, limits, temperature)
+        for pool in pools:
             rows.append(pool_figures(task, config, pool, answers))
             if keep is not None:
                 keep(pool)
@@ -115,6 +119,12 @@ def check_answers(answers: int) -> None:
     """ValueError unless answers is 1 to 2,000. Diversity compares all pairs, hence the limit."""
     if not is_whole(answers) or not 1 <= answers <= MOST_MEASURED:
         raise ValueError(f"answers = {shown(answers)}: must be 1 to {MOST_MEASURED:,}")
+
+
+def check_temperature(temperature) -> float:
+    """The number. ValueError for one that a config refuses."""
+    (setting,) = (option for option in TrainConfig.options() if option.name == "temperature")
+    return setting.check(temperature)
 
 
 def check_eval_every(config: TrainConfig) -> None:
@@ -158,7 +168,13 @@ def asked_for(task: Task, problems: int | None) -> int:
 
 
 def sample_pools(
-    policy: Policy, task: Task, config: TrainConfig, instances, answers: int, seed: int
+    policy: Policy,
+    task: Task,
+    config: TrainConfig,
+    instances,
+    answers: int,
+    seed: int,
+    temperature: float = 1.0,
 ) -> Iterator[Answers]:
     """One pool of at least ``answers`` answers for each instance, in whole rollouts.
 
@@ -174,11 +190,12 @@ def sample_pools(
     check_answers(answers)
     seed = check_seed(seed)
     limits = token_limits(policy, task, config.answers, instances, config.max_new_tokens)
-    return _pools(policy, task, config, instances, answers, seed, limits)
+    temperature = check_temperature(temperature)
+    return _pools(policy, task, config, instances, answers, seed, limits, temperature)
 
 
 def _pools(
-    policy, task, config, instances, answers: int, seed: int, limits: list[int]
+    policy, task, config, instances, answers: int, seed: int, limits: list[int], temperature: float
 ) -> Iterator[Answers]:
     m = config.answers
     copies = -(-answers // m)
@@ -190,22 +207,24 @@ def _pools(
         batch = instances[first : first + step]
         keys = [(seed, "evaluation", first + i, task.key(x)) for i, x in enumerate(batch)]
         uniforms = draw_uniforms(copies, limits[first : first + step], keys)
+        how = dict(temperature=temperature, at_once=at_once)
         if estimators.METHODS[config.method].weight_in_prompt:
-            yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, at_once)
+            yield from _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, how)
         else:
-            yield from sample_answers(policy, task, batch, m, uniforms, at_once=at_once).groups
+            yield from sample_answers(policy, task, batch, m, uniforms, **how).groups
 
 
-def _one_prompt_per_answer(
-    policy, task, config, batch, keys, uniforms, at_once: int
-) -> list[Answers]:
-    """Pools of a policy that is shown its weights: each answer has its own weights and prompt."""
+def _one_prompt_per_answer(policy, task, config, batch, keys, uniforms, how: dict) -> list[Answers]:
+    """Pools of a policy that is shown its weights: each answer has its own weights and prompt.
+
+    how: as for :func:`sample_answers`
+    """
     copies, tokens = uniforms.shape[1:]
     weights = []
     for x, (seed, _, i, key) in zip(batch, keys, strict=True):
         rng = generator(seed, "evaluation weights", i, key)
         weights += list(sample_weights(copies, len(task.objectives(x)), config.alpha, rng=rng))
     repeated, rows = [x for x in batch for _ in range(copies)], uniforms.reshape(-1, 1, tokens)
-    how = dict(weights=weights, at_once=at_once)
+    how = how | {"weights": weights}
     groups = sample_answers(policy, task, repeated, config.answers, rows, **how).groups
     return [merged(groups[i : i + copies]) for i in range(0, len(groups), copies)]

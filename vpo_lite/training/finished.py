@@ -15,7 +15,7 @@ from .digests import TOKENIZER, shortly
 from .folders import ADAPTER_FOLDER, CONFIG, RunFolder, run_meant
 from .schemas import Engine, Evaluation
 
-ALPHA = "judged at alpha"
+ALPHA, TEMPERATURE = "judged at alpha", "sampled at temperature"
 ELSEWHERE = "trained elsewhere"
 BASE = "content of model"  # by its parameters
 # How options of TRL begin that say where a run computes and what it logs.
@@ -45,6 +45,11 @@ class Finished(NamedTuple):
     def alpha(self) -> float:
         """Of its set reward."""
         return self.measured.get(ALPHA, self.config.alpha)
+
+    @property
+    def temperature(self) -> float:
+        """Of the sampling when it was measured."""
+        return self.measured.get(TEMPERATURE, 1.0)
 
     def options(self) -> dict:
         """The options of its task, defaults too; of a data file the digest, and those of code."""
@@ -120,6 +125,8 @@ def _read(path: Path) -> Finished:
     measured |= {ELSEWHERE: True} if again.model else {}
     if again.alpha != config.alpha:
         measured[ALPHA] = again.alpha
+    if again.temperature != 1:
+        measured[TEMPERATURE] = again.temperature
     own = run.finished and not (again.adapter or again.model)
     tokens = run.summary()["tokens"] if own else None
     found = _of_folder(run, config, again.model_dump() | {"tokens": tokens})

@@ -141,7 +141,7 @@ class Evaluation(Figures):
     """What ``vpo-lite evaluate RUN --json`` prints, so that `compare` can read it in place of RUN.
 
     - run: its folder; adapter, model: another one that was measured on its problems
-    - alpha: of the set reward
+    - alpha: of the set reward; temperature: of the sampling
     - records: of its data files, as in a :class:`Summary`
     - files: digests of data and code at that time, as config.json has them
     - settings: the digest of config.json at that time
@@ -151,6 +151,7 @@ class Evaluation(Figures):
     adapter: str | None
     model: str | None = None
     alpha: float
+    temperature: float = 1.0
     seed: Count
     files: dict[str, str]
     settings: str

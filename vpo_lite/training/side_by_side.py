@@ -118,6 +118,16 @@ def intervals(figures: dict) -> str:
     return f"{over}: {', '.join(told)}." if told else ""
 
 
+def temperatures(rows: list[dict]) -> str:
+    """At which these rows were sampled, in words; labels and confounders say which at which.
+
+    >>> temperatures([{"temperature": 0.6}, {"temperature": 1.0}, {"temperature": 0.6}])
+    'temperatures 0.6 and 1'
+    """
+    found = [f"{t:g}" for t in sorted({row["temperature"] for row in rows})]
+    return f"temperature{'s' * (len(found) > 1)} {' and '.join(found)}"
+
+
 def dropped(rows: list[dict]) -> list[str]:
     """The records that the data files of these rows lost, as lines of text, with the row's label
     where the rows differ in them. Nothing where no row lost any.
