@@ -448,7 +448,9 @@ def test_what_is_called_unused_changes_no_advantage_and_all_else_does(method, ca
 def finished(config, *silent: float):
     """A run with these shares of silent groups in its steps."""
     records = [SimpleNamespace(silent_groups=share) for share in silent]
-    return SimpleNamespace(config=config, folder=SimpleNamespace(records=lambda: records))
+    learner = SimpleNamespace(task=config.make_task())
+    folder = SimpleNamespace(records=lambda: records)
+    return SimpleNamespace(config=config, learner=learner, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +503,7 @@ def test_a_policy_that_training_damaged_is_not_cured_by_more_tokens(
     [
         (0.9, "vpo", "at least 70% of the rollouts wrote on after their 3 answers,"),
         (0.67, "vpo", None),  # each that was cut off may lack all three
-        (1.0, "grpo", None),  # a single answer is read without an end, too
+        (1.0, "grpo", "at least 100% of the rollouts wrote on after their answer,"),  # it has tags
     ],
 )
 def test_rollouts_that_write_on_after_their_answers_are_not_cured_by_more_tokens(

@@ -72,7 +72,7 @@ def test_a_made_up_style_passes_every_check_but_the_target(quality, rng):
     asked = vpo.reward_report(R, target=quality)
     assert asked.target.follows is False and asked.target.gain == pytest.approx(0, abs=1e-9)
     said = " ".join(asked.verdict.split())
-    assert "does not follow, as far as these" in said
+    assert "no target is gained, as far as these" in said
     same = f"as good as the best of the three highest in {FIXED}, {asked.target.reached:.3g} on"
     assert asked.target.error < 1e-9 and same in said and "standard error" not in said
     assert "adds nothing to the best of the others (w*·r)." in " ".join(str(asked).split())

@@ -13,7 +13,7 @@ import vpo_lite as vpo
 from vpo_lite.lab.session import Session
 from vpo_lite.lab.words import status_line
 from vpo_lite.tasks import Prompt, Task
-from vpo_lite.training.watch import Watch
+from vpo_lite.training.watch import Watch, cut_off, wrote_on
 
 NEVER = "no answer earned more than a worthless one in b: nothing can be reinforced in it yet"
 SAME = "all answers to a problem earn the same in b: this does not say which answer is better"
@@ -161,3 +161,19 @@ def test_the_panel_says_it_in_its_status_line_while_it_holds(model, monkeypatch)
     assert session.train(4).join(60)
     assert session.state == "finished", session.last_error
     assert "no answer earned" not in str(status_line(session.view()))
+
+
+@pytest.mark.parametrize(
+    "cut, read, m, tagged, said",
+    [
+        (0.56, 0.985, 1, True, "at least 54% of the rollouts wrote on after their answer, "),
+        (0.56, 0.985, 3, True, "at least 52% of the rollouts wrote on after their 3 answers, "),
+        (0.56, 0.985, 1, False, "56% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.56, 0.5, 1, True, "56% of the rollouts were cut off at 81 tokens: raise max_new"),
+    ],
+)
+def test_more_tokens_are_advised_only_where_answers_are_missing(cut, read, m, tagged, said):
+    """A model of one's own that wrote on was to get more of them: each would have been used up."""
+    config = vpo.TrainConfig(method="vpo" if m > 1 else "grpo", m=3, max_new_tokens=81)
+    on = wrote_on(cut, read, m, tagged=tagged)
+    assert cut_off(config, lambda: "81 tokens", cut=cut, on=on).startswith(said)

@@ -51,7 +51,7 @@ rollout.</p>
 <h2>Over training</h2>
 <p>Figures before each update. The band spans the runs of a kind.</p>
 {}
-<p>The same over the tokens trained on before, in thousands. Rollouts of m answers cost more.</p>
+<p>The same over the tokens trained on before, in thousands.</p>
 {}
 {}
 <h2>Best of k answers</h2>

@@ -67,8 +67,8 @@ def _paragraphs(report) -> list[str]:
         parts.append(
             f"Random weights w{alpha} say how much each component counts. A set of answers is "
             "worth the score w·r of its best answer, averaged over w. Coverage is this worth as a "
-            "share of what all sampled answers are worth together. We say much where the best "
-            f"answer covers less than {MUCH}, and hardly anything from {HARDLY} on."
+            "share of what all sampled answers are worth together. The verdict is 'Much' if the "
+            f"best answer covers less than {MUCH}, and 'Hardly anything' from {HARDLY} on."
         )
     return parts
 
@@ -209,9 +209,8 @@ def _of_failures(report) -> str:
         return ""
     if not report.valid_given:
         return (
-            " Trust neither: here an answer is valid if it earned more than the worst reward in "
-            "some component. Leaving out the others lowers the first number, and failures count in "
-            "the second."
+            " Trust neither: the first leaves out all answers without any reward, which makes it "
+            "too low. The second counts failures, which makes it too high."
         )
     if report.rho_all > report.rho_valid:
         return (
@@ -254,17 +253,17 @@ def _of_the_target(report) -> str:
     if target.follows is None:
         return f"On the target, {compared}. One problem cannot tell this from chance."
     if target.follows:
-        return f"The target follows: {compared}."
-    word = "The" if report.coverage[1] >= HARDLY else "But the"
+        return f"The target gains, too: {compared}."
+    word = "No" if report.coverage[1] >= HARDLY else "But no"
     tell = f"as far as these {report.problems - report.empty} problems tell"
     if _equal(target):
         return (
-            f"{word} target does not follow, {tell}: in each of them the best of the three answers "
+            f"{word} target is gained, {tell}: in each of them the best of the three answers "
             f"that cover most is as good as the best of the three highest in {target.rival}, "
             f"{target.reached:.3g} on average."
         )
     return (
-        f"{word} target does not follow, {tell}: {compared}. The difference has a standard error "
+        f"{word} target is gained, {tell}: {compared}. The difference has a standard error "
         f"of {target.error:.2g}."
     )
 

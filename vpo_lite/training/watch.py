@@ -67,9 +67,9 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
     return {kind: words for kind, words in said.items() if words}
 
 
-def wrote_on(truncated: float, read: float, m: int) -> float:
-    """At least this share of the rollouts was cut off although all m answers were there; 0 for
-    m = 1, whose answer is read without an end, too.
+def wrote_on(truncated: float, read: float, m: int, *, tagged: bool = True) -> float:
+    """At least this share of the rollouts was cut off although all m answers were there; 0 for a
+    single answer without tags, which is read without an end, too.
 
     truncated: share of the rollouts that were cut off; read: share of the answers that could be
     read. Each other rollout that was cut off lacks an answer, so they are at most m (1 - read).
@@ -77,7 +77,7 @@ def wrote_on(truncated: float, read: float, m: int) -> float:
     >>> round(wrote_on(0.99, 0.88, 3), 2)
     0.63
     """
-    return max(truncated - m * (1 - read), 0.0) if m > 1 else 0.0
+    return max(truncated - m * (1 - read), 0.0) if m > 1 or tagged else 0.0
 
 
 def cut_off(
@@ -85,7 +85,7 @@ def cut_off(
 ) -> str:
     """What to say where this share of the rollouts was cut off, or wrote on; "" for nothing.
 
-    A task's own limit for a small policy holds the longest answers: more tokens would not help,
+    More tokens do not help rollouts that write on. A task's own limit for a small policy holds the longest answers: more would not help,
     unless mask_truncated leaves out what was cut off. limit: gives the token limit in words.
 
     >>> cut_off(TrainConfig(), str, cut=0.63), cut_off(TrainConfig(), str, on=0.63)[:60]
@@ -94,11 +94,11 @@ def cut_off(
     '63% of the rollouts were cut off at 7 tokens: raise max_new_tokens'
     """
     longest = not config.max_new_tokens and shipped.description(config.base_model) is not None
-    if longest and on > MANY:
+    if on > MANY and (longest or on > cut / 2):
+        answers = "answer" if config.answers == 1 else f"{config.answers} answers"
         return (
-            f"at least {on:.0%} of the rollouts wrote on after their {config.answers} answers, up "
-            "to the token limit. No reward sees this, but it costs tokens: kl above 0 works "
-            "against it"
+            f"at least {on:.0%} of the rollouts wrote on after their {answers}, up to the token "
+            "limit. No reward sees this, but it costs tokens: kl above 0 works against it"
         )
     if cut > MANY and (config.mask_truncated or not longest):
         return f"{cut:.0%} of the rollouts were cut off at {limit()}: raise max_new_tokens"

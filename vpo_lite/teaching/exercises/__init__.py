@@ -38,7 +38,7 @@ def check(key: str, answer: Any = None) -> "Feedback":
     >>> check("02-a", 3)
     ✓ 02-a: right. From α = 3 on three specialists are worth less than one generalist.
     >>> check("02-a")
-    … 02-a: Not answered yet. Replace the dots, and run this cell again.
+    … 02-a: No answer yet: it is `...` or None. Change your line, and run this cell again.
     >>> check("02-a", 1).right
     False
     """

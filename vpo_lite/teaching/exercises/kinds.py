@@ -14,7 +14,7 @@ import numpy as np
 from ...checks import check_finite, raised, shown
 from ..predictions import COMMA
 
-BLANK = "Not answered yet. Replace the dots, and run this cell again."
+BLANK = "No answer yet: it is `...` or None. Change your line, and run this cell again."
 NO_FUNCTION = "Give the function itself, without brackets."
 BLANK_BODY = "The function returns nothing yet. Replace the dots by lines that end with `return`."
 FINITE = "One finite number, or one array of them, is asked for."
