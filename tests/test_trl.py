@@ -1151,7 +1151,15 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     capsys.readouterr()
     assert main(["evaluate", str(trained), "--json", "--device", "cpu"]) == 0
     again = json.loads(capsys.readouterr().out)
-    measured = again.keys() - {"run", "adapter", "alpha", "seed", "files", "settings"}
+    measured = again.keys() - {
+        "run",
+        "adapter",
+        "alpha",
+        "seed",
+        "temperature",
+        "files",
+        "settings",
+    }
     assert {n: again[n] for n in measured} == {n: summary[n] for n in measured}
     assert again["run"] == str(trained) and len(measured) > 20
 
