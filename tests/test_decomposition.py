@@ -566,6 +566,17 @@ def test_a_run_in_the_place_of_the_model_brings_its_task(capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_whose_prompts_show_weights_is_asked_with_weights(capsys, tmp_path):
+    run, few = str(tmp_path / "run"), "--maze-seed 1000 --steps 1 --prompts 1 --group-size 3"
+    few = ["train", "--method", "goal_conditioned", *few.split(), "--eval-answers", "3"]
+    assert main([*few, "--threads", "1", "--out", run, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["report", "--model", run, "--answers", "4", "--show", "1"]) == 0
+    request = capsys.readouterr().out.partition("The first request:")[2]
+    assert re.match(r"\s+<m1> <b\d+>( <w\d+>){4} a1", request)
+
+
+@pytest.mark.slow
 def test_the_command_in_words_and_as_a_page(capsys, tmp_path):
     page = tmp_path / "rewards.html"
     assert main([*ASKED, "--maze-seed", "1000", "--html", str(page)]) == 0

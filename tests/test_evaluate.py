@@ -16,6 +16,7 @@ from scipy.stats import ttest_1samp, ttest_ind
 import envs
 import vpo_lite as vpo
 from vpo_lite import exact
+from vpo_lite.cli.told import warn_of_held_out
 from vpo_lite.files import DamagedError
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.sampling import sample_tokens
@@ -1245,15 +1246,32 @@ def test_a_problem_is_measured_once_however_often_it_is_held_out(wanted, found):
     assert held_out_seeds(Wrapped(), wanted) == found
 
 
+OURS = [(name, {}) for name in ("maze", "programs", "calls", "hops", "chains")]
+OURS += [("maze", {"layout": name}) for name in ("hard-8x8", "paper-9x9")]
+OURS += [("programs", {"mode": "single"}), ("chains", {"uncertain": 1})]  # those with fewest
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["maze", "programs", "calls", "hops", "chains"])
-def test_no_problem_of_ours_is_held_out_twice_or_trained_on(name):
+@pytest.mark.parametrize(("name", "options"), OURS)
+def test_no_problem_of_ours_is_held_out_twice_or_trained_on(name, options):
     """So `train` need not look. Stored figures are of the first held-out seeds."""
     assert {*task_names()} - {"functions"} == {"maze", "programs", "calls", "hops", "chains"}
-    task = task_class(name)()
-    assert [*held_out_seeds(task, 200)] == [*range(200)]
+    task = task_class(name)(**options)
+    assert task.all_differ and [*held_out_seeds(task, 200)] == [*range(200)]
     key = {
         split: [task.key(task.instance(s)) for s in task.seeds[split][:400]]
         for split in ("held_out", "train")
     }
     assert len({*key["held_out"], *key["train"]}) == 800
+
+
+@pytest.mark.slow
+def test_a_tiny_maze_is_measured_once_and_said_to_be_trained_on(capsys):
+    """Few mazes fit into four squares by four: of 200 held-out seeds four repeat a maze, and many
+    give one that is trained on.
+    """
+    task = task_class("maze")(layout="tiny-4x4")
+    seeds = held_out_seeds(task, 200)
+    assert len({task.key(task.instance(seed)) for seed in seeds}) == 200 < seeds[-1]
+    warn_of_held_out(task, 200)
+    assert "200 held-out mazes that are measured are trained on, too" in capsys.readouterr().err

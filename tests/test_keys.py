@@ -4,9 +4,11 @@ import subprocess
 import sys
 from collections import deque
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+import pydantic
 import pytest
 
 from vpo_lite.tasks import Task
@@ -35,6 +37,20 @@ class Step(NamedTuple):
     held: object
 
 
+class Model(pydantic.BaseModel):
+    held: object
+
+
+class Slotted:
+    __slots__ = ("held", "never_set")
+
+    def __init__(self, held):
+        self.held = held
+
+    def __repr__(self):
+        return f"Slotted({self.held!r})"
+
+
 class Named:
     def __repr__(self):
         return "Named()"
@@ -55,6 +71,7 @@ class Named:
         ({(0, 1)}, "{(0, 1)}"),
         ({"a": 1}.keys(), "dict_keys(['a'])"),
         (np.array(["{", 1], object), "array(['{', 1], dtype=object)"),
+        (Model.model_construct(held={"b": 1}), "Model(held={'b': 1})"),
     ],
 )
 def test_the_key_of_what_is_the_same_in_every_process_is_its_repr(instance, key):
@@ -77,6 +94,9 @@ SEVERAL = frozenset(["left", "right", "up", "down"])
         frozenset([SEVERAL]),
         deque([SEVERAL]),
         np.array([SEVERAL, None], object),
+        SimpleNamespace(walls=[SEVERAL]),
+        Model(held={"walls": SEVERAL}),
+        [Slotted(SEVERAL)],
     ],
 )
 def test_a_set_in_an_instance_is_refused_with_the_cure(instance):

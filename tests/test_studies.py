@@ -963,7 +963,8 @@ def test_a_table_says_what_it_leaves_out_and_that_nothing_is_marked(
     for lr in (1e-4, 1e-3):
         job = study.job("vpo", lr, 0)
         results.result_path(place, job).unlink()
-        results.failure_path(place, job).write_text(json.dumps(failure | {"lr": lr}))
+        stated = failure | {"lr": lr, "config": job.config.to_json()}
+        results.failure_path(place, job).write_text(json.dumps(stated))
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["study", str(tmp_path / "small.toml"), "--out", str(place), "--table"]
     assert cli.main([*asked, "any@3"]) == 0

@@ -9,7 +9,15 @@ from small_models import byte_model
 
 from vpo_lite import cli
 from vpo_lite.files import DamagedError
-from vpo_lite.studies import declaration, results, runner, searching, tables, under_way
+from vpo_lite.studies import (
+    declaration,
+    results,
+    runner,
+    searches,
+    searching,
+    tables,
+    under_way,
+)
 from vpo_lite.studies.made_from import NOW, check_alike, without_method
 
 STUDY = """
@@ -268,3 +276,22 @@ def test_no_search_begins_on_other_data(begun, tmp_path, monkeypatch):
             list(searching.run_searches(study, "out"))
     finally:
         (begun / "others.jsonl").write_bytes(before)
+
+
+def test_a_search_names_the_data_that_it_began_with(begun, tmp_path, monkeypatch):
+    text = STUDY + '[search]\nkinds = ["vpo"]\ncalls = 1\nproblems = 1\nseeds = 1\n'
+    (tmp_path / "own.toml").write_text(text.replace("seeds = 2", "seeds = 1", 1))
+    (search,) = searches.searches(declaration.read(tmp_path / "own.toml"), "out")
+    path, usual, expected = begun / "others.jsonl", searching.evolve, searching._reads(search)
+    before = path.read_bytes()
+
+    def edited_first(*given, **how):
+        path.write_bytes(before + b'{"prompt": "more"}\n')
+        return usual(*given, **how)
+
+    monkeypatch.setattr(searching, "evolve", edited_first)
+    try:
+        found = searching._found(search, search.adapter("out"), lambda *_: None)
+        assert found["made_from"] == expected != searching._reads(search)
+    finally:
+        path.write_bytes(before)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import hashlib
 import json
 import math
 import pickle
@@ -29,6 +30,7 @@ from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.functions import Asked, FunctionsTask, OfFunctions
 from vpo_lite.tasks.numbered_prompts import asking, without_form
 from vpo_lite.tasks.reward_functions import RewardFunctions
+from vpo_lite.training import evaluate as evaluation
 from vpo_lite.training import memory
 from vpo_lite.training.answers import judge, read_answers
 from vpo_lite.training.config import TrainConfig
@@ -897,6 +899,24 @@ def test_a_run_of_either_engine(mine, command, engine, capsys):
     summary = json.loads((mine.folder / "run" / "summary.json").read_text())
     assert summary["steps"] == 2 and set(summary["objectives"]) == {"correct", "brief"}
     assert summary["objectives"]["brief"] > 0  # any text is an answer, and is brief
+
+
+@pytest.mark.slow
+def test_an_evaluation_names_the_file_that_it_measured(mine, command, capsys, monkeypatch):
+    """Rows that were edited while answers were sampled were named as those of the figures."""
+    assert command("", "run") == 0
+    rows, usual, seen = mine.folder / "rows.jsonl", evaluation.evaluate, []
+    before = hashlib.sha256(rows.read_bytes()).hexdigest()
+
+    def edited_first(*given, **how):
+        rows.write_text(rows.read_text().replace("?", "??"))
+        return usual(*given, **how | {"keep": lambda pool: seen.append(pool.instance.prompt)})
+
+    monkeypatch.setattr(evaluation, "evaluate", edited_first)
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--answers", "3", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"]["data"] == before
+    assert seen and not any("??" in prompt for prompt in seen)
 
 
 @pytest.mark.slow

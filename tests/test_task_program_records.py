@@ -4,6 +4,8 @@ import base64
 import json
 import pickle
 import random
+import threading
+import time
 import zlib
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from test_records import config, model, refused  # noqa: F401
 import vpo_lite as vpo
 from vpo_lite.cli import main
 from vpo_lite.search.openevolve import metrics_of
-from vpo_lite.tasks import program_texts, sandbox
+from vpo_lite.tasks import program_records, program_texts, sandbox
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.program_records import ProgramRecords
 from vpo_lite.tasks.program_texts import passes
@@ -253,6 +255,48 @@ def test_equal_syntax_trees_are_repeats(monkeypatch):
     assert group.repeats.tolist() == [[False, True, False], [False] * 3]
     monkeypatch.setattr(sandbox, "execute", None)  # nothing runs a second time
     assert task.score([x], [["x = 1", "x=1"]])[0].tolist() == [[0.0] * 5] * 2
+
+
+def test_a_vector_that_another_thread_removes_meanwhile_is_not_missed(monkeypatch):
+    """veRL scores rollouts in several threads, and a task keeps the vectors of its last answers."""
+    task, x = ProgramRecords(), ProgramRecords().instance(0)
+    monkeypatch.setattr(program_records, "KEPT", 1)
+
+    def ran(jobs, limits):
+        if jobs[0].code == "new":
+            task.score([x], [["of another thread"]])
+        return [sandbox.Outcome(None, "failed") for _ in jobs]
+
+    monkeypatch.setattr(program_records, "run", ran)
+    task.score([x], [["old"]])
+    assert task.score([x], [["old", "new"]])[0].tolist() == [[0.0] * 5] * 2
+
+
+def test_answers_of_several_threads_share_the_cores(monkeypatch):
+    """With more at a time than there are cores, answers would be too slow that are not."""
+    monkeypatch.setattr(sandbox, "cores", lambda: 2)
+    monkeypatch.setattr(sandbox, "required", lambda: None)
+    sandbox._room.cache_clear()
+    at_once, most, all_here = [], [], threading.Barrier(3)
+
+    def execute(means, job, limits):
+        at_once.append(job)
+        most.append(len(at_once))
+        time.sleep(0.01)
+        at_once.remove(job)
+
+    def score(name):
+        all_here.wait()
+        sandbox.run([sandbox.Job(name, str(i)) for i in range(4)])
+
+    monkeypatch.setattr(sandbox, "execute", execute)
+    threads = [threading.Thread(target=score, args=[name]) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sandbox._room.cache_clear()
+    assert len(most) == 12 and max(most) == 2
 
 
 @pytest.mark.slow

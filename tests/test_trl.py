@@ -52,6 +52,7 @@ from vpo_lite.policy.libraries import hf_logging
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks.base import Prompt, Task, TaskError
+from vpo_lite.tasks.functions import EXAMPLE_REWARDS
 from vpo_lite.training import run as run_module
 from vpo_lite.training.errors import TrainingError
 from vpo_lite.training.folders import RunFolder
@@ -662,6 +663,24 @@ def test_trl_reads_the_native_trainers_prompts(kind, chat_folder):
         assert ids == policy.encode(prompt)
 
 
+def test_rows_ask_what_was_in_the_file_when_the_run_began(tmp_path):
+    """An edited file changed the prompts of a run under way, but not what scored the answers."""
+    data = tmp_path / "rows.jsonl"
+
+    def write(word):
+        rows = [{"prompt": f"{word} number up to {i}?", "limit": i} for i in range(1, 20)]
+        data.write_text("\n".join(map(json.dumps, rows)))
+
+    write("Which")
+    functions = dict(task="functions", data=str(data), reward_funcs=f"{EXAMPLE_REWARDS}:small")
+    config = vpo.TrainConfig.preset("demo", steps=1, model=str(tmp_path), **functions)
+    rows = dataset(config, SimpleNamespace(chat_template="{{ messages }}"))
+    write("What other")
+    assert rows[0]["prompt"][0]["content"].startswith("Which number up to")
+    other = pickle.loads(pickle.dumps(rows.format["format_kwargs"]["transform"]))
+    assert other.task is None and other.config == config, "a data set's rows need not be copied"
+
+
 class Begun(Letters):
     """Completions begin with a word of the task's."""
 
@@ -1132,7 +1151,15 @@ def test_a_run_leaves_the_folder_of_a_native_run(trained, tiny, tmp_path, capsys
     capsys.readouterr()
     assert main(["evaluate", str(trained), "--json", "--device", "cpu"]) == 0
     again = json.loads(capsys.readouterr().out)
-    measured = again.keys() - {"run", "adapter", "alpha", "seed", "files", "settings"}
+    measured = again.keys() - {
+        "run",
+        "adapter",
+        "alpha",
+        "seed",
+        "temperature",
+        "files",
+        "settings",
+    }
     assert {n: again[n] for n in measured} == {n: summary[n] for n in measured}
     assert again["run"] == str(trained) and len(measured) > 20
 

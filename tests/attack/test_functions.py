@@ -62,12 +62,12 @@ def test_what_becomes_no_real_number_is_named(returned):
 
 
 def test_a_tensor_with_gradients_is_read_without_a_word_of_torch():
-    """A reward model that was asked without torch.no_grad(): a warning would cut through the bar."""
+    """A reward model was asked without torch.no_grad(): a warning would cut through the bar."""
     rewards = torch.tensor([0.5, 0.25], requires_grad=True) * 2
-    for returned in (rewards, [*rewards]):
+    for given in (rewards, [*rewards]):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = RewardFunctions([lambda completions, returned=returned: returned])
+            found = RewardFunctions([lambda completions, given=given: given])
             assert found.rewards(lambda: {"completions": ["", ""]}, 2) == [[1.0], [0.5]]
 
 

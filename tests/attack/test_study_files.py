@@ -520,12 +520,11 @@ def test_a_run_that_failed_is_tried_again_with_other_settings(here, done, monkey
     failure = results.failure_path(here / "out", job)
     stated = {"study": "small", "kind": "vpo", "lr": 1e-3, "seed": 1, "error": "loss = nan"}
     for config, state in (
-        ({}, "failed"),
         (job.config.to_json(), "failed"),
         (job.config.to_json() | {"device": "cuda"}, "failed"),
         (job.config.to_json() | {"clip": 0.3}, "to do"),
     ):
-        failure.write_text(json.dumps(stated | ({"config": config} if config else {})))
+        failure.write_text(json.dumps(stated | {"config": config}))
         assert results.state(here / "out", job) == state
     monkeypatch.setattr(runner, "_trained", lambda study, job, *_: made(study, job))
     assert [run.seed for run in runner.run_study(done, here / "out")] == [1]
@@ -537,6 +536,7 @@ def test_a_table_says_how_many_runs_failed(here, done):
     job = done.job("vpo", 1e-3, 1)
     results.result_path(here / "out", job).unlink()
     stated = {"study": "small", "kind": "vpo", "lr": 1e-3, "seed": 1, "error": "loss = nan"}
+    stated["config"] = job.config.to_json()
     results.failure_path(here / "out", job).write_text(json.dumps(stated))
     rows = tables.markdown(done, here / "out", ["best@1"]).splitlines()[2:]
     assert [row.split(" | ")[1] for row in rows] == ["1, 1 failed", "2"]
@@ -562,6 +562,7 @@ def test_a_plan_counts_no_seeds_of_a_kind_that_failed_at_every_rate(here, done, 
         job = done.job("grpo", 1e-3, seed)
         results.result_path(here / "out", job).unlink()
     stated = {"study": "small", "kind": "grpo", "lr": 1e-3, "seed": 0, "error": "loss = nan"}
+    stated["config"] = done.job("grpo", 1e-3, 0).config.to_json()
     results.failure_path(here / "out", done.job("grpo", 1e-3, 0)).write_text(json.dumps(stated))
     _, out, err = asked(capsys, "small.toml", "--out", "out", "--plan")
     assert out.count("finished") == 2 and out.count("failed") == 1

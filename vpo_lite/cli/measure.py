@@ -63,6 +63,7 @@ def evaluate_flags(made, arguments) -> None:
 
 def evaluate_runs(options) -> int:
     with requests():
+        from ..training.digests import digests_now
         from ..training.evaluate import (
             check_answers,
             check_temperature,
@@ -97,6 +98,7 @@ def evaluate_runs(options) -> int:
             is_folder = os.path.isdir(options.model)
             name = os.path.abspath(options.model) if is_folder else options.model
             config = config.but(model=name)
+        files = digests_now(config)  # of what is measured: they may be edited meanwhile
     _tell_of_differences(options, folder, config, task, answers)
     tell_of_records(config)
     if not options.json:
@@ -107,8 +109,8 @@ def evaluate_runs(options) -> int:
         measuring(options.json) as tell,
     ):
         asked = dict(problems=problems, answers=answers, seed=seed, temperature=temperature)
-        figures = evaluate(policy, config, **asked, tell=tell, keep=keep)
-    _print(options, folder, config, figures, task, asked)
+        figures = evaluate(policy, config, **asked, task=task, tell=tell, keep=keep)
+    _print(options, folder, config, figures, task, asked, files)
     return 0
 
 
@@ -171,10 +173,9 @@ def _tell_of_differences(options, folder, config, task, answers: int) -> None:
         )
 
 
-def _print(options, folder, config, figures: dict, task, asked: dict) -> None:
+def _print(options, folder, config, figures: dict, task, asked: dict, files: dict) -> None:
     from ..files import digest
     from ..tasks.records import counted
-    from ..training.digests import digests_now
     from ..training.folders import CONFIG
     from ..training.side_by_side import intervals, table
 
@@ -182,7 +183,7 @@ def _print(options, folder, config, figures: dict, task, asked: dict) -> None:
         adapter = options.adapter and os.path.abspath(options.adapter)
         how = {"run": os.path.abspath(folder.path), "adapter": adapter}
         how |= {} if options.model is None else {"model": config.model}
-        how |= {"alpha": config.alpha, "files": digests_now(config)}
+        how |= {"alpha": config.alpha, "files": files}
         how |= {name: asked[name] for name in ("seed", "temperature")}
         how |= {"settings": digest(folder.path / CONFIG), "records": counted(task)}
         return print_json(how | figures)

@@ -144,12 +144,14 @@ def _of_the_run(chosen: dict) -> dict:
     """The settings of the run whose folder is named as the model, where no task is: its task, and
     what its policy was asked for.
     """
+    from ..estimators import METHODS
     from ..training.folders import METRICS, RunFolder
 
     if "task" in chosen or not os.path.isfile(os.path.join(chosen.get("model", ""), METRICS)):
         return {}
     run = RunFolder.open(chosen["model"]).config()
     kept = ("task", "alpha", "max_new_tokens", "dtype", "load_in")
+    kept += ("method",) * METHODS[run.method].weight_in_prompt  # which shows weights
     asked = {"m": run.answers, "task_options": run.task_options}
     return {name: getattr(run, name) for name in kept} | asked
 

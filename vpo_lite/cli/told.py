@@ -7,7 +7,6 @@ from ..markup import count
 from ..options import flag_of
 from ..tasks.record_files import told_parted
 from ..tasks.records import RecordTask, told_before
-from ..tasks.task_errors import is_ours
 from . import study_workers
 from .flags import note
 
@@ -130,12 +129,14 @@ def tell_of_jobs(study, jobs) -> None:
     """The same of runs of a study, and of problems that are in two of its splits. A worker is
     silent: the process that began it has said it.
     """
+    from ..training.problems import all_differ
+
     if study_workers.is_one():
         return
     tell_of_records(*(config for job in jobs for config in (job.config, job.judged)))
     for job in {repr((x.judged.task, x.judged.task_options)): x for x in jobs}.values():
         task, trained_on = job.judged.make_task(), job.config.make_task()
-        if not task.single and (isinstance(task, RecordTask) or not is_ours(task)):
+        if not (task.single or all_differ(task)):
             _tell_of_splits(study, task, type(task) is type(trained_on))
 
 
@@ -183,11 +184,13 @@ def warn_of_trained(task, measured, split: str = "held-out") -> None:
 
 def _trained_on(task, measured) -> int:
     """How many of these seeds are training seeds, too, or give the problem of one: of as many as a
-    second is enough for. The tasks of this library keep problems apart (tests/test_evaluate.py).
+    second is enough for.
     """
+    from ..training.problems import all_differ
+
     train = task.seeds["train"]
     seeds = train if isinstance(train, range) else {*map(int, train)}
-    if is_ours(task):
+    if all_differ(task):
         return sum(seed in seeds for seed in measured)
     known, until = set(), time.monotonic() + LOOKING
     for seed in train[:MOST_LOOKED_AT]:

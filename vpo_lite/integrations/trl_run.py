@@ -31,6 +31,7 @@ from ..training.record import StepRecord
 from ..training.resuming import changed
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
+from .rewards import RolloutReward
 from .trl import SetReward
 from .trl_options import try_model
 from .trl_setup import (
@@ -122,8 +123,8 @@ class TrlRun(AnyRun):
                 config = made_to_fit(learner.policy, config, learner.task, **engines)
                 check_fits(learner.policy, config, learner.task, **engines)
             check_measured(learner.policy, config, learner.task)
-            one_step = config.but(steps=1, warmup_steps=0)
-            dataset(one_step, learner.policy.tokenizer)[0]  # refuses what TRL cannot ask
+            one_step, tokenizer = config.but(steps=1, warmup_steps=0), learner.policy.tokenizer
+            dataset(one_step, tokenizer, learner.task)[0]  # refuses what TRL cannot ask
         if cut := list(filter(None, gather_object([config.micro_batch]))):
             config = config.but(micro_batch=min(cut))  # where there is least memory
         with together(team):
@@ -257,11 +258,12 @@ class TrlRun(AnyRun):
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)
-        reward = RunReward(SetReward.of(config), policy.read, ends, log, self.team)
+        scorer = SetReward(task, RolloutReward.of(config), config.group_size)
+        reward = RunReward(scorer, policy.read, ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,
-            train_dataset=dataset(config, policy.tokenizer),
+            train_dataset=dataset(config, policy.tokenizer, task),
             reward_funcs=reward,
             processing_class=policy.tokenizer,
             peft_config=lora,

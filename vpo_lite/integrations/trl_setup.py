@@ -71,7 +71,7 @@ def check_config(config: TrainConfig) -> None:
         )
 
 
-def dataset(config: TrainConfig, tokenizer):
+def dataset(config: TrainConfig, tokenizer, task: Task | None = None):
     """The rows of a run, as a data set of the library ``datasets``: the native trainer's problems
     in its order, step by step and slot by slot.
 
@@ -80,27 +80,36 @@ def dataset(config: TrainConfig, tokenizer):
     - prompt: made when the row is read. A pocket policy gets its symbols as text, after the token
       of the beginning. Any other model gets chat messages, or text if it has no chat template.
 
+    task: the config's own, where it was made before
+
     With ``shuffle_dataset=False`` TRL keeps this order. It reads the same tokens as the native
     trainer.
     """
     from datasets import Dataset
 
-    task = config.make_task()
+    task = task or config.make_task()
     steps = [seeds_of_step(task, config.seed, i, config.prompts) for i in range(config.steps)]
     rows = [(i, slot, seed) for i, seeds in enumerate(steps) for slot, seed in enumerate(seeds)]
     columns = dict(zip(("step", "slot", "seed"), map(list, zip(*rows, strict=True)), strict=True))
-    return Dataset.from_dict(columns).with_transform(_Prompts(config, tokenizer))
+    return Dataset.from_dict(columns).with_transform(_Prompts(config, tokenizer, task))
 
 
 @dataclass
 class _Prompts:
-    """Adds the column ``prompt`` to rows that are read together."""
+    """Adds the column ``prompt`` to rows that are read together. It keeps its task: one that was
+    made later would read a data file as it is by then, and answers are scored as it was.
+    """
 
     config: TrainConfig
     tokenizer: Any
+    task: Task | None = None  # made anew in another process
+
+    def __reduce__(self):
+        return _Prompts, (self.config, self.tokenizer)
 
     def __call__(self, rows: dict) -> dict:
-        task, config = self.config.make_task(), self.config
+        task = self.task = self.task or self.config.make_task()
+        config = self.config
         pocket, made = shipped.description(config.base_model), {}
         for step, slot, seed in zip(rows["step"], rows["slot"], rows["seed"], strict=True):
             if (step, slot) not in made:

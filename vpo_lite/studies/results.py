@@ -71,7 +71,7 @@ class Result(Schema):
 
 class Failure(Schema):
     """A run whose training cannot go on. It is left out until its file is removed, or the study
-    states other settings for it. A file of 0.2.0 or older has no config.
+    states other settings for it.
     """
 
     study: str
@@ -79,7 +79,7 @@ class Failure(Schema):
     lr: float
     seed: int
     error: str
-    config: dict[str, JsonValue] = Field(default_factory=dict)
+    config: dict[str, JsonValue]
 
 
 def judged(job: Job) -> dict:
@@ -254,9 +254,9 @@ def state(folder, job: Job) -> str:
     path = failure_path(folder, job)
     if not path.exists():
         return "to do"
-    made, stated = read_made(path, Failure).config, job.config.to_json()
+    made = read_made(path, Failure).config
     try:
-        check_made(path, made or stated, stated)
+        check_made(path, made, job.config.to_json())
     except DamagedError:
         return "to do"
     return "failed"

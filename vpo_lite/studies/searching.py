@@ -67,8 +67,9 @@ def _reads(search: SearchJob) -> Contents:
 
 def _found(search: SearchJob, adapter: Path, tell: Callable) -> dict:
     began, stated, config = time.perf_counter(), search.stated, search.config
-    task, policy = config.make_task(), None
+    read, task, policy, digest = _reads(search), config.make_task(), None, ""
     if search.job is not None:
+        digest = of_policy(adapter)
         with told_of(f"search with {search.run}", DamagedError):
             policy = load_policy(adapter, device=config.device)
     m, calls, per_call = (stated.m if policy is None else config.answers), stated.calls, stated.m
@@ -97,8 +98,8 @@ def _found(search: SearchJob, adapter: Path, tell: Callable) -> dict:
         "curve": [[_mean_best(row, b // per_call) for b in budgets.tolist()] for row in rows],
         "seconds": round(time.perf_counter() - began, 1),
         "made": search.made,
-        "policy": "" if policy is None else of_policy(adapter),
-        "made_from": _reads(search),
+        "policy": digest,
+        "made_from": read,
     }
 
 

@@ -80,6 +80,7 @@ class IndependentChains(Task):
     answer_tokens = 40
     answer_symbols = len(LETTERS)
     pocket_policy = "pocket-chains"
+    all_differ = True
     options = (
         Option(
             "uncertain",

@@ -79,6 +79,8 @@ class Task:
     - repeats_by_reward: whether answers with the same reward vector have the same effect. Training
       then reads repeats off the rewards, and does not ask :meth:`same_effect`
     - worst_set_by: what sets the reward of a missing answer, for a warning to name
+    - all_differ: whether each seed gives another problem. Else they are compared before they are
+      measured; so are those of a class that is not of this library
     - reward_functions: the :class:`~.reward_functions.RewardFunctions` that score the answers, or
       None for a task that scores them itself
 
@@ -111,6 +113,7 @@ class Task:
     pocket_policy: str | None = None
     repeats_by_reward: bool = False
     worst_set_by = "worst(instance)"
+    all_differ: bool = False
     reward_functions: Any = None  # its class imports this module
 
     def __init__(self, **options: Any):

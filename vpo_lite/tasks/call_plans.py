@@ -93,6 +93,7 @@ class CallPlans(Task):
     tag = "plan"
     answer_symbols = 2 * (1 + len(VALUES)) + 1  # two calls and the semicolon
     pocket_policy = "pocket-calls"
+    all_differ = True
     options = (
         Option("problem", int, None, "train on this one request; without it, on many", least=0),
     )

@@ -64,6 +64,7 @@ class HopFacts(Task):
     answer_tokens = 24
     answer_symbols = MOST_HOPS
     pocket_policy = "pocket-hops"
+    all_differ = True
     options = (
         Option(
             "hops",

@@ -109,6 +109,10 @@ class MazeTask(Task):
         return ("layout",) if self.maze is not None else ()
 
     @property
+    def all_differ(self) -> bool:
+        return self._size > 4  # of a thousand mazes of tiny-4x4 a tenth repeat others
+
+    @property
     def pocket_policy(self) -> str:
         return "pocket-9x9" if self._size > 6 else "pocket-6x6"
 

@@ -138,7 +138,7 @@ class ProgramRecords(RecordTask):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self._vectors: OrderedDict[tuple[Problem, str], tuple[float, ...]] = OrderedDict()
+        self._known: OrderedDict[tuple[Problem, str], tuple[float, ...]] = OrderedDict()
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -247,7 +247,9 @@ class ProgramRecords(RecordTask):
         Raises RefusedError (a ValueError) where this machine offers no sandbox.
         """
         asked = [(x, code) for x, row in zip(instances, answers, strict=True) for code in row]
-        new = [pair for pair in dict.fromkeys(asked) if pair not in self._vectors]
+        # another thread may remove a vector from those that are known while new ones are made
+        found = {pair: v for pair in asked if (v := self._known.get(pair)) is not None}
+        new = [pair for pair in dict.fromkeys(asked) if pair not in found]
         jobs = [Job(code, given, x.call, self.harness) for x, code in new for given, _ in x.tests]
         limits = Limits(self.seconds, self.memory * 2**20)
         outcomes = iter(run(jobs, limits) if jobs else ())
@@ -256,11 +258,10 @@ class ProgramRecords(RecordTask):
                 float(passes(next(outcomes).output, wanted, call=x.call is not None))
                 for _, wanted in x.tests
             ]
-            self._vectors[x, code] = tuple(passed)
-        scores = [
-            np.array([self._vectors[x, code] for code in row], float).reshape(-1, len(x.tests))
+            found[x, code] = self._known[x, code] = tuple(passed)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return [
+            np.array([found[x, code] for code in row], float).reshape(-1, len(x.tests))
             for x, row in zip(instances, answers, strict=True)
         ]
-        while len(self._vectors) > KEPT:
-            self._vectors.popitem(last=False)
-        return scores

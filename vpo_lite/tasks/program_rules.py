@@ -117,6 +117,7 @@ class SingleRule(Task):
     answer_tokens = 16
     answer_symbols = LONGEST
     pocket_policy = "pocket-programs"
+    all_differ = True
     options = _OPTIONS
     singles_out = ("problem",)
     rules = 1

@@ -46,10 +46,19 @@ def unstable(value, text: str) -> Any:
         elif is_dataclass(part) and not isinstance(part, type):
             parts += [getattr(part, field.name) for field in fields(part)]
         else:
-            odd = _ADDRESS.search(repr(part)) is not None
+            shown = repr(part)
+            odd = _ADDRESS.search(shown) is not None
+            parts += _attributes(part) if "{" in shown else ()  # it may show a set
         if odd and repr(part) in text:
             return part
     return None
+
+
+def _attributes(value) -> list:
+    """What an object holds, such as the fields of a pydantic model."""
+    slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
+    names = {n for some in slots for n in ([some] if isinstance(some, str) else some)}
+    return [getattr(value, name) for name in ("__dict__", *names) if hasattr(value, name)]
 
 
 def _has_one_hash(value) -> bool:

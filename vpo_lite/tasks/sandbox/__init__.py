@@ -108,7 +108,8 @@ class Outcome(NamedTuple):
 
 
 def run(jobs: Sequence[Job], limits: Limits = LIMITS) -> list[Outcome]:
-    """Run answers, as many at a time as there are cores, and say what became of each.
+    """Run answers, as many at a time as there are cores, also where several threads ask, and say
+    what became of each.
 
     Raises RefusedError where this machine offers no sandbox and nobody permitted to do without, and
     TaskError where the sandbox itself fails.
@@ -118,11 +119,24 @@ def run(jobs: Sequence[Job], limits: Limits = LIMITS) -> list[Outcome]:
     (b'cba\\n', b'5')
     """
     means = required()
+
+    def one(job: Job) -> Outcome:
+        with _room():
+            return execute(means, job, limits)
+
     pool = ThreadPoolExecutor(max(1, min(cores(), len(jobs))))
     try:
-        return list(pool.map(lambda job: execute(means, job, limits), jobs))
+        return list(pool.map(one, jobs))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@functools.cache
+def _room() -> threading.Semaphore:
+    """As many answers as there are cores. Of more, each would take longer by the clock, which its
+    time limit goes by.
+    """
+    return threading.Semaphore(cores())
 
 
 def cores() -> int:
