@@ -215,7 +215,8 @@ def test_only_valid_answers_count_for_the_second_correlation():
     assert all(said in " ".join(str(blind).split()) for said in (unsaid, cure))
     assert unsaid not in str(report) and "valid_cure" not in blind.to_json()
     nobody = dataclasses.replace(blind, valid_cure="")
-    assert unsaid not in str(nobody) and "leaves out all answers without any reward" in one_line(str(nobody))
+    told = one_line(str(nobody))
+    assert unsaid not in str(nobody) and "leaves out all answers without any reward" in told
     assert vpo.reward_report(R + 1, worst=[1, 1]).valid == pytest.approx(11 / 41)
 
 

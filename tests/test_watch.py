@@ -166,10 +166,10 @@ def test_the_panel_says_it_in_its_status_line_while_it_holds(model, monkeypatch)
 @pytest.mark.parametrize(
     "cut, read, m, tagged, said",
     [
-        (0.56, 0.985, 1, True, "at least 54% of the rollouts wrote on after their answer, "),
-        (0.56, 0.985, 3, True, "at least 52% of the rollouts wrote on after their 3 answers, "),
-        (0.56, 0.985, 1, False, "56% of the rollouts were cut off at 81 tokens: raise max_new"),
-        (0.56, 0.5, 1, True, "56% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.6, 0.98, 1, True, "at least 58% of the rollouts wrote on after their answer, "),
+        (0.6, 0.98, 3, True, "at least 54% of the rollouts wrote on after their 3 answers, "),
+        (0.6, 0.98, 1, False, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.6, 0.5, 1, True, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
     ],
 )
 def test_more_tokens_are_advised_only_where_answers_are_missing(cut, read, m, tagged, said):

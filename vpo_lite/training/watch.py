@@ -85,8 +85,9 @@ def cut_off(
 ) -> str:
     """What to say where this share of the rollouts was cut off, or wrote on; "" for nothing.
 
-    More tokens do not help rollouts that write on. A task's own limit for a small policy holds the longest answers: more would not help,
-    unless mask_truncated leaves out what was cut off. limit: gives the token limit in words.
+    More tokens do not help rollouts that write on. A task's own limit for a small policy holds the
+    longest answers: more would not help, unless mask_truncated leaves out what was cut off. limit:
+    gives the token limit in words.
 
     >>> cut_off(TrainConfig(), str, cut=0.63), cut_off(TrainConfig(), str, on=0.63)[:60]
     ('', 'at least 63% of the rollouts wrote on after their 3 answers,')
