@@ -83,7 +83,7 @@ def lower(notebook):
 
 
 PLOTLY = "application/vnd.plotly.v1+json"
-WIDEST = 848  # pixels of an output beside the list of files, on a screen of 1280
+WIDEST = 832  # pixels of an output beside the list of files, on a screen of 1280, with a scroll bar
 LONGEST = 105  # printed characters that fit there; JupyterLab breaks a longer line inside a word
 
 

@@ -42,7 +42,7 @@ BASELINES = {
     "random mutations": Look("random mutations", "#000000", "hourglass", "4px,4px"),
 }
 ON_DARK = {"#000000": "#FFFFFF", "#003F66": "#A5CDFF"}  # what would be lost on a dark page
-WIDE = 840  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
+WIDE = 824  # pixels: what JupyterLab shows beside its list of files, on a screen of 1280
 EDGE = {"color": "black", "width": 1}  # around a marker
 LEVEL = {"color": FRONT, "dash": "dot", "width": 2}  # a line of equal height
 # Of methods of yours, from the end. The grey of set_max is too like FRONT.

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
-from .looks import ANSWERS, EDGE, FRONT, LEVEL, by_label, see_through, stroke
+from .looks import ANSWERS, EDGE, FRONT, LEVEL, WIDE, by_label, see_through, stroke
 from .parts import clouds, dots, finish, room
 
 RED_TO_BLUE = [[0, "#F4A582"], [0.5, "#FFFFFF"], [1, "#92C5DE"]]  # black numbers stand out from all
@@ -165,7 +165,7 @@ def weight_clouds(
     *,
     objectives: Sequence[str] | None = None,
     title: str | None = None,
-    width: int = 840,
+    width: int = WIDE,
 ) -> go.Figure:
     """Sampled weights for three objectives, a triangle for each entry, side by side.
 
