@@ -171,33 +171,36 @@ def warn_of_held_out(task, problems: int | None) -> None:
 def warn_of_trained(task, measured, split: str = "held-out") -> None:
     """Warn of problems with these seeds, of a split in words, that are trained on, too."""
     if isinstance(task, RecordTask):
-        seen, what = task.asked_in_training(measured), "ask the same as one to train on"
+        seen, whole = task.asked_in_training(measured), True
+        what = "ask the same as one to train on"
     else:
-        seen, what = _trained_on(task, measured), "are trained on, too"
+        (seen, whole), what = _trained_on(task, measured), "are trained on, too"
     if seen:
         noun = task.noun
         note(
-            f"{seen:,} of the {len(measured):,} {split} {noun}s that are measured {what}: their "
-            f"figures say nothing about new {noun}s"
+            f"{'' if whole else 'at least '}{seen:,} of the {len(measured):,} {split} {noun}s "
+            f"that are measured {what}: their figures say nothing about new {noun}s"
         )
 
 
-def _trained_on(task, measured) -> int:
+def _trained_on(task, measured) -> tuple[int, bool]:
     """How many of these seeds are training seeds, too, or give the problem of one: of as many as a
-    second is enough for.
+    second is enough for; and whether these were all.
     """
     from ..training.problems import all_differ
 
     train = task.seeds["train"]
     seeds = train if isinstance(train, range) else {*map(int, train)}
     if all_differ(task):
-        return sum(seed in seeds for seed in measured)
-    known, until = set(), time.monotonic() + LOOKING
+        return sum(seed in seeds for seed in measured), True
+    known, until, whole = set(), time.monotonic() + LOOKING, len(train) <= MOST_LOOKED_AT
     for seed in train[:MOST_LOOKED_AT]:
         known.add(task.key(task.instance(int(seed))))
         if time.monotonic() > until:
+            whole = False
             break
-    return sum(seed in seeds or task.key(task.instance(seed)) in known for seed in measured)
+    same = sum(seed in seeds or task.key(task.instance(seed)) in known for seed in measured)
+    return same, whole or same == len(measured)
 
 
 def warn_of_equal_problems(task, problems: int | None) -> None:

@@ -7,6 +7,7 @@ With MuSiQue's own records one answer earns every reward (``hop_records.py``).
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,12 +94,8 @@ class HopFacts(Task):
         """The question with this seed, or the one that the option singles out. It has 10, 11 or 12
         facts in turn, and more where its steps need them.
         """
-        seed = seed if self.problem is None else self.problem
-        rng = generator(seed, "hops", self.hops)
-        while True:
-            question = drawn(self.hops, 10 + seed % 3, rng)
-            if best_single(front_of(question, self.along)) <= MOST_SINGLE:
-                return question
+        seed = int(seed) if self.problem is None else self.problem
+        return _question(seed, self.hops, self.along)
 
     def summary(self, instance: HopQuestion) -> str:
         """The question, and its facts by number."""
@@ -221,6 +218,15 @@ class HopFacts(Task):
             for k in range(1, len(a))
             for head, tail, person in ((a, b, to_b), (b, a, to_a))
         ]
+
+
+@lru_cache(maxsize=1024)  # with two steps most draws are refused, and a measurement comes again
+def _question(seed: int, hops: int, along: str) -> HopQuestion:
+    rng = generator(seed, "hops", hops)
+    while True:
+        question = drawn(hops, 10 + seed % 3, rng)
+        if best_single(front_of(question, along)) <= MOST_SINGLE:
+            return question
 
 
 def _is_citation(word: str) -> bool:
