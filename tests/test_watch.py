@@ -163,17 +163,27 @@ def test_the_panel_says_it_in_its_status_line_while_it_holds(model, monkeypatch)
     assert "no answer earned" not in str(status_line(session.view()))
 
 
+class Untagged(Task):
+    tagged_alone = False
+
+
+class Lines(Task):
+    def parse(self, instance, text, m):
+        return text.split("\n", m - 1)
+
+
 @pytest.mark.parametrize(
-    "cut, read, m, tagged, said",
+    "cut, read, m, task, said",
     [
-        (0.6, 0.98, 1, True, "at least 58% of the rollouts wrote on after their answer, "),
-        (0.6, 0.98, 3, True, "at least 54% of the rollouts wrote on after their 3 answers, "),
-        (0.6, 0.98, 1, False, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
-        (0.6, 0.5, 1, True, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.6, 0.98, 1, Task, "at least 58% of the rollouts wrote on after their answer, "),
+        (0.6, 0.98, 3, Task, "at least 54% of the rollouts wrote on after their 3 answers, "),
+        (0.6, 0.98, 1, Untagged, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.6, 0.98, 3, Lines, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
+        (0.6, 0.5, 1, Task, "60% of the rollouts were cut off at 81 tokens: raise max_new"),
     ],
 )
-def test_more_tokens_are_advised_only_where_answers_are_missing(cut, read, m, tagged, said):
+def test_more_tokens_are_advised_only_where_answers_are_missing(cut, read, m, task, said):
     """A model of one's own that wrote on was to get more of them: each would have been used up."""
     config = vpo.TrainConfig(method="vpo" if m > 1 else "grpo", m=3, max_new_tokens=81)
-    on = wrote_on(cut, read, m, tagged=tagged)
+    on = wrote_on(cut, read, m, task())
     assert cut_off(config, lambda: "81 tokens", cut=cut, on=on).startswith(said)

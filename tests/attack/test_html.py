@@ -240,6 +240,7 @@ def row(label, folder):
         "any_at_k": {"1": 0.3, "3": 0.5, "10": 0.7},
         "problems": 2,
         "alpha": 1.0,
+        "temperature": 1.0,
         "per_run": {},
         "tokens_per_answer": 11.5,
     }

@@ -287,11 +287,8 @@ def warn_after_training(summary: dict, run) -> None:
             "trained: raise --group-size, or see with vpo-lite report what the answers earn"
         )
         return
-    rates, tagged = (
-        (summary["truncated_rate"], summary["parse_rate"]),
-        run.learner.task.tagged_alone,
-    )
-    on = wrote_on(*rates, config.answers, tagged=tagged)
+    rates = summary["truncated_rate"], summary["parse_rate"]
+    on = wrote_on(*rates, config.answers, run.learner.task)
     if not warn_of_truncation(run, "after training", on=on):
         warn_of_truncation(run, "in training", cut=summary["truncated_in_training"])
 

@@ -184,8 +184,7 @@ def cut_off(view: View) -> list[str]:
 
 def _cut_off(view: View, run: SeenRun) -> str:
     cut = run.record.truncated_rate
-    tagged = view.task.tagged_alone
-    on = watch.wrote_on(cut, run.record.parse_rate, run.config.answers, tagged=tagged)
+    on = watch.wrote_on(cut, run.record.parse_rate, run.config.answers, view.task)
     return watch.cut_off(run.config, lambda: f"{view.token_limit(run)} tokens", cut=cut, on=on)
 
 

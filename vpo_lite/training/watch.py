@@ -67,17 +67,20 @@ def faults(task: Task, figures: Mapping, *, small: bool = False) -> dict[str, st
     return {kind: words for kind, words in said.items() if words}
 
 
-def wrote_on(truncated: float, read: float, m: int, *, tagged: bool = True) -> float:
+def wrote_on(truncated: float, read: float, m: int, task: Task) -> float:
     """At least this share of the rollouts was cut off although all m answers were there; 0 for a
-    single answer without tags, which is read without an end, too.
+    single answer without tags, and for a parser of a user's own: both may read what has no end.
 
     truncated: share of the rollouts that were cut off; read: share of the answers that could be
     read. Each other rollout that was cut off lacks an answer, so they are at most m (1 - read).
 
-    >>> round(wrote_on(0.99, 0.88, 3), 2)
+    >>> round(wrote_on(0.99, 0.88, 3, Task()), 2)
     0.63
     """
-    return max(truncated - m * (1 - read), 0.0) if m > 1 or tagged else 0.0
+    ours = type(task).parse.__module__.partition(".")[0] == __package__.partition(".")[0]
+    if not ours or (m == 1 and not task.tagged_alone):
+        return 0.0
+    return max(truncated - m * (1 - read), 0.0)
 
 
 def cut_off(
