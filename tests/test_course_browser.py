@@ -53,7 +53,7 @@ def answer(page, key, text):
 def exercise_in_both_ways(page):
     """Answer one exercise as a student who swaps max and mean, and then rightly."""
     page.look_at("[role=status]")
-    page.wait_text("[role=status]", "… 00-a Not answered yet.")
+    page.wait_text("[role=status]", "… 00-a No answer yet")
     answer(page, "00-a", "(front[:, 1:3] @ three.T).mean(axis=1).max()")
     page.wait_text("[role=status]", "✗ 00-a. Not yet. This is the best single route")
     answer(page, "00-a", "(front[:, 1:3] @ three.T).max(axis=0).mean()")

@@ -428,10 +428,12 @@ def test_the_board_stays_where_it_is_when_training_begins_changes_and_ends(page,
     page.page.click("button.vpo-pause")
     page.wait_text(".vpo-status", "paused")
     page.page.wait_for_selector(".vpo-look", state="visible")
+    page.page.wait_for_selector(".vpo-progress", state="hidden")  # a message later
     places.append(page.page.evaluate(BOARD_AT))
     page.kernel("lab.change(methods='vpo')")
     page.page.click("button.vpo-stop")
     page.page.wait_for_selector(".vpo-look", state="visible")
+    page.page.wait_for_selector(".vpo-progress", state="hidden")  # a message later
     page.wait_text(".vpo-status", "stopped")
     measure(page, SMALL)
     places.append(page.page.evaluate(BOARD_AT))

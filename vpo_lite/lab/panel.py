@@ -91,6 +91,8 @@ class Panel:
     def _write(self, view: View, large: bool):
         (self.box.add_class if large else self.box.remove_class)("vpo-large")
         self.controls.follow(view)
+        at_rest = self.controls.time.layout.display == ""
+        put(self.progress.layout, display="none" if at_rest else "")  # at once: they change places
         size = Page(large).size
         # While a run trains they change every step: nobody can listen to that.
         spoken = Html("" if view.busy else self.spoken)
@@ -102,8 +104,6 @@ class Panel:
         done = [len(run.records) for run in view.runs if run.method in view.active]
         whole = len(done) * max(view.config.steps, *done) if any(done) else 1
         put(self.progress, value=sum(done) / whole)
-        at_rest = self.controls.time.layout.display == ""
-        put(self.progress.layout, display="none" if at_rest else "")
 
     def _tell(self, view: View):
         """The plots in words, where somebody asked for them; during training once a second."""
