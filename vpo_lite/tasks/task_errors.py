@@ -26,7 +26,16 @@ class BelowWorst(TaskError):
 
 def is_ours(task) -> bool:
     """Whether the task's class is one of this library, which its user cannot change."""
-    return type(task).__module__.partition(".")[0] == __package__.partition(".")[0]
+    return of_library(type(task))
+
+
+def of_library(made) -> bool:
+    """Whether a class or a function is defined in this library.
+
+    >>> of_library(TaskError), of_library(print)
+    (True, False)
+    """
+    return made.__module__.partition(".")[0] == __package__.partition(".")[0]
 
 
 def called(task, method: str, *given, **how) -> Any:

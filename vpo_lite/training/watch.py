@@ -9,6 +9,7 @@ import numpy as np
 from ..odd_rewards import always_equal, differ_in_scale, never_earned
 from ..policy import shipped
 from ..tasks.base import Task
+from ..tasks.task_errors import of_library
 from .config import TrainConfig
 from .contract import (
     above_front,
@@ -77,8 +78,7 @@ def wrote_on(truncated: float, read: float, m: int, task: Task) -> float:
     >>> round(wrote_on(0.99, 0.88, 3, Task()), 2)
     0.63
     """
-    ours = type(task).parse.__module__.partition(".")[0] == __package__.partition(".")[0]
-    if not ours or (m == 1 and not task.tagged_alone):
+    if not of_library(type(task).parse) or (m == 1 and not task.tagged_alone):
         return 0.0
     return max(truncated - m * (1 - read), 0.0)
 
