@@ -116,9 +116,12 @@ class SetReward:
         self.watch_unasked = Watch(self.task, unread=UNASKED)
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "SetReward":
-        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`."""
-        return cls(config.make_task(), RolloutReward.of(config), config.group_size)
+    def of(cls, config: TrainConfig, task: Task | None = None) -> "SetReward":
+        """The reward of a run with these settings, for the rows of :func:`~.trl_setup.dataset`.
+
+        task: the config's own, where it was made before
+        """
+        return cls(task or config.make_task(), RolloutReward.of(config), config.group_size)
 
     @classmethod
     def of_functions(

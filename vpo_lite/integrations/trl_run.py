@@ -31,7 +31,6 @@ from ..training.record import StepRecord
 from ..training.resuming import changed
 from ..training.run import AnyRun, going_on, settled
 from ..training.schemas import Engine
-from .rewards import RolloutReward
 from .trl import SetReward
 from .trl_options import try_model
 from .trl_setup import (
@@ -258,8 +257,7 @@ class TrlRun(AnyRun):
         if args.disable_dropout:
             no_dropout(base)
         ends, log = ends_of(policy, config), bool(args.report_to)
-        scorer = SetReward(task, RolloutReward.of(config), config.group_size)
-        reward = RunReward(scorer, policy.read, ends, log, self.team)
+        reward = RunReward(SetReward.of(config, task), policy.read, ends, log, self.team)
         trainer = GRPOTrainer(
             model=base,
             args=args,
