@@ -98,7 +98,8 @@ def evaluate_runs(options) -> int:
             is_folder = os.path.isdir(options.model)
             name = os.path.abspath(options.model) if is_folder else options.model
             config = config.but(model=name)
-        files = digests_now(config)  # of what is measured: they may be edited meanwhile
+        # Of what is measured: they may be edited meanwhile.
+        files = digests_now(config) if options.json else {}
     _tell_of_differences(options, folder, config, task, answers)
     tell_of_records(config)
     if not options.json:

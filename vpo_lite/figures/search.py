@@ -49,13 +49,13 @@ def best_at_k(
     missing = sorted(set(curves) - set(tokens)) if tokens else []
     if missing:
         raise ValueError(f"tokens: none for {shown(missing[0])}; give those of every curve")
-    given = [list(v) if isinstance(v, dict) else v for v in curves.values()]
-    if not given or any(np.ndim(v) != 1 or not len(v) for v in given):
+    lists = [v for v in curves.values() if not isinstance(v, Mapping)]
+    if any(np.ndim(v) != 1 for v in lists) or not all(map(len, curves.values())) or not curves:
         raise ValueError(f"curves = {shown(curves)}: expected the values at k = 1 .. n by label")
     figure = go.Figure()
     for position, (label, values) in enumerate(curves.items()):
         text, colour, symbol, dash = look(label, position)
-        values = values if isinstance(values, dict) else dict(enumerate(values, start=1))
+        values = values if isinstance(values, Mapping) else dict(enumerate(values, start=1))
         at = sorted(values, key=int)
         k, y = np.array([int(i) for i in at]), np.array([values[i] for i in at], float)
         x, y = k * tokens[label] if tokens else k, y.round(12)  # else the axis shows the last bits

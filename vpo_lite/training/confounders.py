@@ -10,8 +10,10 @@ from .method_settings import unused
 
 ANSWERS = "answers sampled in training"
 CLOSE = 1.1  # numbers of answers within this factor are not told apart
-OF_MEASURING = ("model", "seed", "alpha", "eval_problems", "eval_answers", TOKENIZER)
-OF_MEASURING += (TEMPERATURE,)
+OF_MEASURING = (
+    *("model", "seed", "alpha", "eval_problems", "eval_answers"),
+    *(TOKENIZER, TEMPERATURE),
+)
 # The method and its own form; the task, by which problems differ: another line says that.
 LEFT_OUT = {"method", "m", "set_size", "k", "whiten", "task"}
 
@@ -34,9 +36,9 @@ def confounders(kinds: list[tuple[TrainConfig, dict, set[int]]]) -> list[dict]:
 def _of(config: TrainConfig, settings: dict, seeds: set[int]) -> dict:
     """What is compared of a kind of run: how it trained, and how it was measured."""
     names = [f.name for f in fields(TrainConfig) if f.name not in LEFT_OUT]
-    mine = {
-        name: settings[name] for name in [*names, "engine", BASE, TOKENIZER] if name in settings
-    } | {TEMPERATURE: settings.get(TEMPERATURE, 1.0)}
+    told = {TEMPERATURE: 1.0} | settings
+    names += ["engine", BASE, TOKENIZER, TEMPERATURE]
+    mine = {name: told[name] for name in names if name in told}
     mine |= dict.fromkeys(set(unused(config)) & set(mine))
     rollouts = config.steps * config.prompts * config.group_size
     mine |= {"seed": sorted(seeds), ANSWERS: rollouts * config.answers}
