@@ -22,7 +22,7 @@ from printed import refused, without_bars
 
 import envs
 import vpo_lite as vpo
-from vpo_lite.cli import flags, main, told
+from vpo_lite.cli import flags, main, stopping, told
 from vpo_lite.cli import train as train_command
 from vpo_lite.cli.commands import _COMMANDS, parser
 from vpo_lite.training.folders import RunFolder
@@ -283,10 +283,10 @@ def test_a_signal_that_is_ignored_stays_ignored():
     """`vpo-lite train &` in a script: a Ctrl-C for what runs in front is not meant for it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert signal.SIGINT not in train_command._signals()
+        assert signal.SIGINT not in stopping._signals()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert signal.SIGINT in train_command._signals()
+    assert signal.SIGINT in stopping._signals()
 
 
 @pytest.mark.slow
@@ -306,8 +306,8 @@ def test_ctrl_c_while_a_library_is_loaded_is_one_line(early, tmp_path):
 def test_a_terminal_is_told_that_the_step_under_way_is_finished_first(monkeypatch, capfd):
     """Of a large model it takes minutes, and a second Ctrl-C would lose it."""
     monkeypatch.setattr(os, "isatty", lambda stream: True)
-    asked, run = [], SimpleNamespace(in_step=True)
-    with train_command._patient(run, asked):
+    asked = []
+    with stopping.patient(asked):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -960,6 +960,36 @@ def test_pretrain_resumes_where_it_was_killed_and_ends_the_same(tmp_path):
     with torch_threads(1):
         for name in ("whole", "cut"):
             exec(code, {"folder": str(tmp_path / name), "killed_at": None})
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_pretrain_finishes_its_update_at_ctrl_c_and_goes_on_there(tmp_path, capsys, monkeypatch):
+    import torch
+
+    from vpo_lite.pocket import pretrain
+
+    monkeypatch.setattr(pretrain, "HELD_OUT", range(2))
+    sizes = dict(updates=4, batch=2, width=32, layers=1, heads=2, mlp=32, workers=0, threads=1)
+    options = [x for name, size in sizes.items() for x in (f"--{name}", str(size))]
+    clip, updates = torch.nn.utils.clip_grad_norm_, []
+
+    def interrupted(*given):  # in the middle of the third update
+        updates.append(given)
+        if len(updates) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return clip(*given)
+
+    def pretrained(name):
+        return main(["pretrain", "--device", "cpu", "--out", str(tmp_path / name), *options])
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", interrupted)
+    assert pretrained("cut") == 130
+    said = without_bars(capsys.readouterr().err).splitlines()[-1]
+    assert said == "vpo-lite: stopped after 3 updates; the same command goes on there"
+    assert pretrained("cut") == 0 and len(updates) == 4
+    assert pretrained("whole") == 0 and len(updates) == 8
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert weights[0] == weights[1]
 

@@ -1,5 +1,6 @@
 """``vpo-lite pretrain``: make a pocket policy from a seed."""
 
+import contextlib
 import json
 import math
 import sys
@@ -7,7 +8,6 @@ import sys
 from ..checks import shown
 from ..tasks import DEFAULT
 from .flags import (
-    STOPPED,
     Wrong,
     add_device,
     add_number,
@@ -19,6 +19,7 @@ from .flags import (
     requests,
     say,
 )
+from .stopping import exit_status, patient
 
 
 def flags(made, arguments) -> None:
@@ -72,20 +73,28 @@ def run(options) -> int:
             raise Wrong(f"--compile: {missing}; leave it out, or fix this")
         settings = dict(device=device, workers=options.workers, compile=options.compile)
         work = pretrain(config, options.out, **settings)
-    loss, done = math.nan, 0
+    loss, done, asked = math.nan, 0, []
     with torch_threads(options.threads):
         try:
-            with progress(total=config.updates, unit="update") as bar:
+            with (
+                patient(asked, unit="update"),
+                contextlib.closing(work),  # stores its state
+                progress(total=config.updates, unit="update") as bar,
+            ):
                 for done, now in work:
                     loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
                     bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
                     bar.update(done - bar.n)
-                bar.update(config.updates - bar.n)  # of a folder that was finished before
+                    if asked and done < config.updates:
+                        break
+                else:
+                    bar.update(config.updates - bar.n)  # of a folder that was finished before
         except KeyboardInterrupt:
-            return say(
-                f"stopped after {done} updates; the same command goes on from the last saved one",
-                STOPPED,
-            )
+            said = f"stopped after {done} updates; the same command goes on from the last saved one"
+            return say(said, exit_status(asked))
+        if asked and done < config.updates:
+            said = f"stopped after {done} updates; the same command goes on there"
+            return say(said, exit_status(asked))
         print("measuring the policy", file=sys.stderr)
         print(json.dumps(finish(config, options.out, device), indent=1))
     return 0

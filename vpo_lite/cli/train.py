@@ -1,10 +1,8 @@
 """``vpo-lite train``: a new run, or the rest of a run that was stopped."""
 
-import contextlib
 import itertools
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -15,7 +13,6 @@ from ..messages import command
 from ..tasks.task_errors import BelowWorst, TaskError
 from .errors import ended, of_a_file, of_own_code
 from .flags import (
-    STOPPED,
     Wrong,
     add_settings,
     bars,
@@ -28,6 +25,7 @@ from .flags import (
     say,
     terminal_width,
 )
+from .stopping import exit_status, patient
 from .told import (
     before_and_after,
     better_before,
@@ -108,10 +106,13 @@ def run(options) -> int:
     go_on = started.folder.go_on
     quiet, asked_to_stop = options.json or not started.main, []
     try:
-        with measuring(quiet) as started.on_problem, _patient(started, asked_to_stop):
+        with (
+            measuring(quiet) as started.on_problem,
+            patient(asked_to_stop, lambda: started.in_step),
+        ):
             return _drive(started, options.json, quiet, asked_to_stop)
     except KeyboardInterrupt:
-        status = _status(asked_to_stop)
+        status = exit_status(asked_to_stop)
         then = f"go on with: {go_on}"
         if started.folder.finished:  # only the table was not printed
             then = f"the run is finished; see {command('compare', started.path)}"
@@ -250,7 +251,7 @@ def _drive(run, as_json: bool, quiet: bool, asked_to_stop: list) -> int:
         then = f"go on with: {run.folder.go_on}"
         if run.config.lr_schedule == "constant":  # others end at their own step
             then += f"; --steps {run.done} ends it there"
-        status = _status(asked_to_stop)
+        status = exit_status(asked_to_stop)
         return say(f"stopped after step {run.done}; {then}", status) if run.main else status
     if not quiet:
         print("measuring the trained policy", file=sys.stderr)
@@ -284,49 +285,3 @@ def _print_summary(run, summary: dict, took: float) -> None:
     )
     if better := better_before(run.folder, summary):
         print(better)
-
-
-@contextlib.contextmanager
-def _patient(run, asked: list[int]):
-    """A context in which a request to stop lets the step finish: Ctrl-C, and in a run of one
-    process SIGTERM and SIGHUP, which a cluster sends and a terminal that closes. The same signal
-    again stops at once, and so does the first one between two steps: a measurement is made anew
-    when the run goes on.
-
-    asked: gets the signals that came
-    """
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
-
-    def ask(signum, frame):
-        again = signum in asked
-        asked.append(signum)
-        if signum == getattr(signal, "SIGHUP", None):  # a closed terminal takes no text
-            for stream in terminals:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        if again or not run.in_step:
-            raise KeyboardInterrupt
-        if signum == signal.SIGINT and 2 in terminals:  # a print might interrupt another one
-            os.write(2, b"\nvpo-lite: stopping after this step; Ctrl-C again stops at once\n")
-
-    before = {number: signal.signal(number, ask) for number in _signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _signals() -> list[int]:
-    """Those that ask a run to stop. Not one that is ignored, as SIGHUP is under `nohup` and SIGINT
-    behind `&` of a script, and none that a library in C has taken. A launcher ends its processes by
-    SIGTERM when one of them has failed.
-    """
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    names = ("SIGINT", *("SIGTERM", "SIGHUP") * alone)
-    there = [n for name in names if (n := getattr(signal, name, None)) is not None]
-    return [n for n in there if signal.getsignal(n) not in (None, signal.SIG_IGN)]
-
-
-def _status(asked: list[int]) -> int:
-    """The exit status after a signal, as shells have it."""
-    return 128 + asked[0] if asked else STOPPED

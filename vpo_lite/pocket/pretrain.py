@@ -10,7 +10,7 @@ import dataclasses
 import math
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,15 +108,15 @@ class Progress(NamedTuple):
 
 def pretrain(
     recipe: Recipe, out, *, device, workers: int = 1, compile: bool = False
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Train a pocket policy into the folder ``out``; the progress after each update.
 
     - device: of torch
     - workers: processes that draw demonstrations
     - compile: through torch.compile, which takes some seconds first
 
-    It stops cleanly when the iterator is closed. Called again with the same recipe it goes on from
-    the last saved state. At the end the folder holds the model, its tokenizer and
+    When the iterator is closed, it stores its state. Called again with the same recipe it goes on
+    from the last stored state. At the end the folder holds the model, its tokenizer and
     ``pretrain.json``; :func:`finish` then measures it.
 
     Raises, before anything is written: ValueError for sizes that this machine cannot hold and for a
@@ -132,7 +132,7 @@ def pretrain(
     tidy(out, _FILES)
     if (out / MODEL).exists():  # finished before
         (out / STATE).unlink(missing_ok=True)
-        return iter(())
+        return (progress for progress in ())
     model = new_model(recipe).to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.lr, weight_decay=0.01, betas=(0.9, 0.98)
@@ -147,13 +147,13 @@ def _about(recipe: Recipe) -> dict:
     return {"task": recipe.task, "config": dataclasses.asdict(recipe)}
 
 
-def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Iterator[Progress]:
-    device, saved = model.device, done
+def _updates(recipe, out, model, optimizer, saved, workers, compile, lock) -> Generator:
+    device = model.device
     data = Demonstrations(recipe)
     loader = DataLoader(
         data,
         batch_size=recipe.batch,
-        sampler=range(done * recipe.batch, len(data)),
+        sampler=range(saved * recipe.batch, len(data)),
         num_workers=workers,
         collate_fn=_collate,
         prefetch_factor=4 if workers else None,
@@ -163,8 +163,8 @@ def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Ite
     forward = torch.compile(model, dynamic=True) if compile else model
     half = torch.autocast(device.type, torch.bfloat16, enabled=_has_fast_bf16(device))
     model.train()
-    for update, (ids, labels) in enumerate(loader, done):
-        warm, left = (update + 1) / 50, 1 - update / (recipe.lr_updates or recipe.updates)
+    for done, (ids, labels) in enumerate(loader, saved + 1):
+        warm, left = done / 50, 1 - (done - 1) / (recipe.lr_updates or recipe.updates)
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr * min(warm, left, 1.0)
         ids, labels = ids.to(device, non_blocking=True), labels.to(device, non_blocking=True)
@@ -175,16 +175,21 @@ def _updates(recipe, out, model, optimizer, done, workers, compile, lock) -> Ite
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not (math.isfinite(loss.item()) and torch.isfinite(norm)):
             raise TrainingError(
-                f"update {update + 1}: loss = {loss.item():g}, gradient norm = {norm.item():g}: "
+                f"update {done}: loss = {loss.item():g}, gradient norm = {norm.item():g}: "
                 f"lower lr ({recipe.lr:g}), in another folder: {out} keeps its settings, and "
                 + (f"the state after update {saved}" if saved else "holds no state yet")
             )
         optimizer.step()
-        if (update + 1) % recipe.save_every == 0:
+        if done % recipe.save_every == 0:
             _check_held(lock, out)
-            save_state(out / STATE, model, optimizer, update + 1)
-            saved = update + 1
-        yield Progress(update + 1, loss.item())
+            save_state(out / STATE, model, optimizer, done)
+            saved = done
+        try:
+            yield Progress(done, loss.item())
+        except GeneratorExit:
+            if saved < done and lock.held:
+                save_state(out / STATE, model, optimizer, done)
+            raise
     _check_held(lock, out)
     _save_model(model.eval(), recipe, out)
     lock.release()
