@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 import vpo_lite as vpo
 from vpo_lite import cli
 from vpo_lite.files import DamagedError
-from vpo_lite.locks import BusyError, lock_folder
+from vpo_lite.locks import BusyError, is_locked, lock_folder
 from vpo_lite.objective import nondominated
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.policy.policy import Policy
@@ -597,9 +597,15 @@ def test_a_run_that_cannot_go_on_leaves_nothing_under_way(study, folder, tmp_pat
     def infinite(*_):
         raise TrainingError("the loss is inf")
 
+    def discarded(workplace):  # another process may begin the run anew as soon as it is free
+        locked.append(is_locked(workplace))
+        under_way.discard(workplace)
+
+    locked = []
     monkeypatch.setattr("vpo_lite.training.loop.train_step", infinite)
+    monkeypatch.setattr(runner, "discard", discarded)
     assert isinstance(runner.run_job(study, job, copy), results.Failure)
-    assert not place.exists()
+    assert locked == [True] and not place.exists()
 
 
 def test_a_run_whose_learner_cannot_be_made_is_free_for_another_process(study, folder, tmp_path):

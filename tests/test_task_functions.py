@@ -23,6 +23,7 @@ from vpo_lite.cli import main, records
 from vpo_lite.cli.told import HARDLY_WRITES
 from vpo_lite.files import DamagedError
 from vpo_lite.integrations.verl_texts import readme
+from vpo_lite.policy import loading
 from vpo_lite.policy.loading import load_policy
 from vpo_lite.randomness import generator
 from vpo_lite.tasks import example_rewards
@@ -903,16 +904,21 @@ def test_a_run_of_either_engine(mine, command, engine, capsys):
 
 @pytest.mark.slow
 def test_an_evaluation_names_the_file_that_it_measured(mine, command, capsys, monkeypatch):
-    """Rows that were edited while answers were sampled were named as those of the figures."""
+    """Rows that were edited while the model was loaded were named as those of the figures."""
     assert command("", "run") == 0
-    rows, usual, seen = mine.folder / "rows.jsonl", evaluation.evaluate, []
+    rows, seen = mine.folder / "rows.jsonl", []
     before = hashlib.sha256(rows.read_bytes()).hexdigest()
+    loaded, measured = loading.load_policy, evaluation.evaluate
 
     def edited_first(*given, **how):
         rows.write_text(rows.read_text().replace("?", "??"))
-        return usual(*given, **how | {"keep": lambda pool: seen.append(pool.instance.prompt)})
+        return loaded(*given, **how)
 
-    monkeypatch.setattr(evaluation, "evaluate", edited_first)
+    def watched(*given, **how):
+        return measured(*given, **how | {"keep": lambda pool: seen.append(pool.instance.prompt)})
+
+    monkeypatch.setattr(loading, "load_policy", edited_first)
+    monkeypatch.setattr(evaluation, "evaluate", watched)
     capsys.readouterr()
     assert main(["evaluate", "run", "--answers", "3", "--device", "cpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"]["data"] == before

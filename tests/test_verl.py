@@ -405,7 +405,9 @@ def test_the_command_exports_and_says_what_is_wrong_in_one_line(tmp_path, capsys
         f"export verl --task calls --model {MODEL} --steps 2 --prompts 2 --eval-problems 3 --out"
     )
     assert main([*command.split(), str(tmp_path / "a")]) == 0
-    assert "train.parquet (4 rows), held_out.parquet (3 rows)" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "train.parquet (4 rows), held_out.parquet (3 rows)" in out
+    assert f"vpo-lite: {MODEL} is no folder here" in err and "max_prompt_length" in err
     assert RunFolder(tmp_path / "a").config().eval_problems == 3  # evaluate measures the same ones
     assert main([*command.split(), str(tmp_path / "a")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -445,6 +447,8 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
     ("settings", "words"),
     [
         (dict(task="hops", answer=3), "algorithm.vpo.answer: unknown"),
+        (dict(task="hops", worst=-1), "algorithm.vpo.worst: unknown; beside task there are opt"),
+        (dict(objectives=["a"], options={}), "options: unknown; beside objectives there are tag"),
         (None, "name either a task, or the objectives"),
         (dict(task="hops", objectives=["a"]), "name either a task, or the objectives"),
         (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),

@@ -291,7 +291,7 @@ TABLED = f'task = "{__name__}:Tabled", table = "table.txt", model = "there", pro
 ABSENT = {  # what the second kind asks for, and nobody has -> what is said of it
     'model = "runs/gone"': "kind grpo: model 'runs/gone': no pocket policy",
     'model = "./runs/gone/"': "kind grpo: model './runs/gone/': no pocket policy",
-    'model = "."': "kind grpo: config.json: cannot be read (No such file or directory)",
+    'model = "."': "kind grpo: model '.': this folder has no config.json, so it holds no model",
     'model = "half"': "kind grpo: half: holds no weights",
     'table = "gone.txt"': "kind grpo: gone.txt: cannot be read (No such file or directory)",
     'table = "."': "kind grpo: .: cannot be read (Is a directory)",

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from functools import partial
+from pathlib import Path
 
 from ..messages import command
 from .flags import (
@@ -63,6 +64,11 @@ def _verl(options) -> int:
     tell_of_records(config)
     warn_of_held_out(config.make_task(), config.eval_problems)
     warn_of_one_problem(config, chosen)
+    if not Path(config.model).is_dir():
+        note(
+            f"{config.model} is no folder here. veRL will ask the model hub for it; "
+            "max_prompt_length in vpo.yaml is an upper bound, as no tokenizer counted"
+        )
     listed = ", ".join(f"{name} ({n:,} rows)" for name, n in count.items())
     print(f"Written to {options.out}: {listed}, vpo.yaml, run.sh")
     print("README.md there says how to go on")

@@ -138,16 +138,18 @@ class SetRewardManager(RewardManagerBase):
 def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
     """Task and reward of ``algorithm.vpo``. ValueError for settings that cannot work."""
     given = dict(settings or {})
-    rewards = [f.name for f in dataclasses.fields(RolloutReward) if f.name != "thinks"]
-    known = ["task", "options", "objectives", "tag", "worst", *rewards]
-    for name in given:
-        if name not in known:
-            raise ValueError(f"algorithm.vpo.{name}: unknown; there are {', '.join(known)}")
     if ("task" in given) == ("objectives" in given):
         raise ValueError(
             "algorithm.vpo: name either a task, or the objectives that your own reward function "
             "returns"
         )
+    kind, *others = ("task", "options") if "task" in given else ("objectives", "tag", "worst")
+    rewards = [f.name for f in dataclasses.fields(RolloutReward) if f.name != "thinks"]
+    for name in given:
+        if name not in (known := [*others, *rewards]) and name != kind:
+            raise ValueError(
+                f"algorithm.vpo.{name}: unknown; beside {kind} there are {', '.join(known)}"
+            )
     reward = RolloutReward(**{name: given[name] for name in rewards if name in given})
     if METHODS[reward.method].weight_in_prompt:
         raise ValueError(
@@ -158,7 +160,7 @@ def read_settings(settings, compute_score=None) -> tuple[Task, RolloutReward]:
         task = make_task(given["task"], given.get("options") or {})
         task.check_machine()
     else:
-        own = {name: given[name] for name in ("tag", "worst") if name in given}
+        own = {name: given[name] for name in others if name in given}
         task = OwnScores(compute_score, given["objectives"], **own)
     task.check_policy(reward.answers, None)
     return task, reward

@@ -127,9 +127,19 @@ def load_config(name: str):
     folder = base_folder(name) or from_hub(name)
     if not os.path.lexists(folder / "config.json"):
         return None
-    read_json(folder / "config.json")
+    read_config(folder)
     with _third_party(name):
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+
+
+def read_config(folder: Path) -> dict:
+    """What config.json of a base model's folder says. DamagedError where it cannot be read."""
+    if not os.path.lexists(folder / "config.json"):
+        raise DamagedError(
+            f"{_model(str(folder))}: this folder has no config.json, so it holds no model; name "
+            "the folder that save_pretrained wrote"
+        )
+    return read_json(folder / "config.json")
 
 
 def _model(name: str) -> str:
@@ -158,7 +168,7 @@ def _read_settings(folder: Path) -> dict[str, tuple[int, ...]]:
 
     transformers falls back silently where a smaller JSON file is broken.
     """
-    config = read_json(folder / "config.json")
+    config = read_config(folder)
     for path in (folder / name for name in SMALL_JSON):
         if os.path.lexists(path):
             read_json(path)

@@ -13,7 +13,6 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from ..checks import check_truth, shown, told_of
-from ..files import read_json
 from ..randomness import integer
 from . import shipped
 from .adapter import (
@@ -25,7 +24,7 @@ from .adapter import (
     quiet,
     read_card,
 )
-from .base import load_base
+from .base import load_base, read_config
 from .decoder import decoder_for
 from .fresh import ALL_LINEAR, adapter_numbers, fresh_adapter
 from .hub import from_hub, hub_in_reach
@@ -131,7 +130,7 @@ def check_there(path_or_name, *, download: bool) -> None:
     if base is None and (download or not hub_in_reach()):
         base = from_hub(name)
     if base is not None:
-        read_json(base / "config.json")
+        read_config(base)
         weight_files(base)
 
 

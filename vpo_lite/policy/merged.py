@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 from ..checks import check_choice, told_of
-from ..files import is_free, making, read_json
+from ..files import is_free, making
 from . import DTYPES, shipped
 from .adapter import AdapterCard, adapter_folder, base_folder, check_not_moved, quiet, read_card
+from .base import read_config
 from .hub import from_hub
 from .libraries import BaseTunerLayer
 from .loading import SHOWS_WEIGHTS, load_policy
@@ -79,7 +80,7 @@ def write_merged(
     """
     card, out = check_merge(path, out, base, dtype), Path(out)
     if dtype == "auto":
-        settings = read_json((base_folder(card.base) or from_hub(card.base)) / "config.json")
+        settings = read_config(base_folder(card.base) or from_hub(card.base))
         stored = next(  # of the language model in a larger one, too; today's name, and the older
             (
                 part[name]

@@ -151,6 +151,7 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
             return _trained(study, job, folder, tell)
         except _Failed as error:
             write_atomically(failed, json.dumps(stated | {"error": str(error)}) + "\n")
+            discard(place)
             raise
         except TaskError as error:
             cure = "fix this, and the same command goes on"
@@ -159,7 +160,6 @@ def run_job(study: Study, job: Job, folder, tell: Callable = lambda *_: None) ->
     try:
         write_once(result_path(folder, job), place, make)
     except _Failed:
-        discard(place)
         return read_json(failed, Failure)
     discard(place)
     failed.unlink(missing_ok=True)  # of other settings, or of another machine
