@@ -1,8 +1,8 @@
 """``vpo-lite COMMAND``.
 
 Exit status: 0; 1 if the command failed while it worked, or a check found a fault; 2 if the request
-was wrong; 130 if Ctrl-C stopped it (classroom: 0), 143 for SIGTERM and 129 for SIGHUP in train. A
-wrong request gets one line on stderr, and nothing is written.
+was wrong; 130 if Ctrl-C stopped it (classroom: 0), 143 for SIGTERM and 129 for SIGHUP in train and
+pretrain. A wrong request gets one line on stderr, and nothing is written.
 """
 
 import atexit
