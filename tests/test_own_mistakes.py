@@ -74,6 +74,18 @@ def train(task, *more, out="run"):
     return main([*TRAIN.split(), "--max-new-tokens", "4", "--task", task, "--out", out, *more])
 
 
+@pytest.mark.parametrize("method", ["vector", "score"])
+def test_a_scorer_may_be_asynchronous(bad, capsys, method):
+    """A judge is asked over a network; what it raises is told as of any other scorer."""
+    given = "instance, answer" if method == "vector" else "instances, answers"
+    body = f"async def {method}(self, {given}):\n    return super().{method}({given})"
+    assert train(bad(body), "--json") == train("mistaken:Good", "--json", out="plain") == 0
+    found, plain = map(json.loads, capsys.readouterr().out.splitlines())
+    assert found["set_reward"] == plain["set_reward"] > 0
+    assert train(bad(f"async def {method}(self, {given}):\n    1 / 0"), out="raises") == 1
+    assert f"{method}(" in (said := capsys.readouterr().err) and "ZeroDivisionError" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", ["sys.exit()", "sys.exit(3)", "raise SystemExit('done')"])
 def test_a_scorer_that_ends_the_process_does_not_end_it_in_silence(bad, capsys, ends):
