@@ -188,7 +188,7 @@ def test_a_list_that_seeds_wrap_around_is_measured_once_and_told_of(bad, capsys)
     assert "3 held-out problems of 30: " in capsys.readouterr().err
 
 
-def test_a_study_names_how_many_problems_of_a_list_differ(bad, capsys):
+def test_a_study_names_what_it_lacks_and_how_many_problems_of_a_list_differ(bad, capsys):
     task = bad("seeds = Task.seeds\ndef instance(self, seed):\n    return seed % 3")
     settings = f'task = "{task}", model = "tiny", steps = 1, prompts = 1, group_size = 4'
     measured = "problems = 60, between = 3, validation = 4, answers = 3, checkpoints = 1"
@@ -201,6 +201,12 @@ def test_a_study_names_how_many_problems_of_a_list_differ(bad, capsys):
         "measured.problems = 60: only 3 of these problems of task 'good' differ (held_out), and a "
         "study measures each once; write measured.problems = 3\n"
     )
+    Path("own.toml").write_text(
+        Path("own.toml").read_text().replace("mistaken:Bad", "mistaken:Good")
+    )
+    assert main(["study", "own.toml", "--plan"]) == 2
+    said = capsys.readouterr().err
+    assert "a study needs them; name them in its seeds, as 'validation'" in said
 
 
 def test_a_setting_that_a_task_refuses_is_said_as_the_task_says_it(bad, capsys):
