@@ -74,6 +74,18 @@ def train(task, *more, out="run"):
     return main([*TRAIN.split(), "--max-new-tokens", "4", "--task", task, "--out", out, *more])
 
 
+@pytest.mark.parametrize("method", ["vector", "score"])
+def test_a_scorer_may_be_asynchronous(bad, capsys, method):
+    """A judge is asked over a network; what it raises is told as of any other scorer."""
+    given = "instance, answer" if method == "vector" else "instances, answers"
+    body = f"async def {method}(self, {given}):\n    return super().{method}({given})"
+    assert train(bad(body), "--json") == train("mistaken:Good", "--json", out="plain") == 0
+    found, plain = map(json.loads, capsys.readouterr().out.splitlines())
+    assert found["set_reward"] == plain["set_reward"] > 0
+    assert train(bad(f"async def {method}(self, {given}):\n    1 / 0"), out="raises") == 1
+    assert f"{method}(" in (said := capsys.readouterr().err) and "ZeroDivisionError" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", ["sys.exit()", "sys.exit(3)", "raise SystemExit('done')"])
 def test_a_scorer_that_ends_the_process_does_not_end_it_in_silence(bad, capsys, ends):
@@ -176,7 +188,7 @@ def test_a_list_that_seeds_wrap_around_is_measured_once_and_told_of(bad, capsys)
     assert "3 held-out problems of 30: " in capsys.readouterr().err
 
 
-def test_a_study_names_how_many_problems_of_a_list_differ(bad, capsys):
+def test_a_study_names_what_it_lacks_and_how_many_problems_of_a_list_differ(bad, capsys):
     task = bad("seeds = Task.seeds\ndef instance(self, seed):\n    return seed % 3")
     settings = f'task = "{task}", model = "tiny", steps = 1, prompts = 1, group_size = 4'
     measured = "problems = 60, between = 3, validation = 4, answers = 3, checkpoints = 1"
@@ -189,6 +201,12 @@ def test_a_study_names_how_many_problems_of_a_list_differ(bad, capsys):
         "measured.problems = 60: only 3 of these problems of task 'good' differ (held_out), and a "
         "study measures each once; write measured.problems = 3\n"
     )
+    Path("own.toml").write_text(
+        Path("own.toml").read_text().replace("mistaken:Bad", "mistaken:Good")
+    )
+    assert main(["study", "own.toml", "--plan"]) == 2
+    said = capsys.readouterr().err
+    assert "a study needs them; name them in its seeds, as 'validation'" in said
 
 
 def test_a_setting_that_a_task_refuses_is_said_as_the_task_says_it(bad, capsys):

@@ -503,6 +503,9 @@ def test_data_check_fails_on_damaged_lines_and_where_nothing_loads(file, capsys)
         f"damaged: {path}, line {i}: no JSON" for i in (2, 3, 4)
     ]
     assert last == "5 damaged in all: no run can use this file"
+    path = file('{"a": "b', name="cut.jsonl")  # the only line that is named is that of the file
+    assert main(["data", "check", str(path), "--task", "calls"]) == 1
+    assert "line 1: no JSON (EOF while parsing a string at column 8)" in capsys.readouterr().out
     lost = json.loads(EXAMPLE["hops"][0]) | {"answerable": False}
     assert main(["data", "check", str(file(json.dumps(lost))), "--task", "hops"]) == 1
     assert main(["data", "check", str(file("{}")), "--task", "hops", "--json"]) == 1

@@ -1146,6 +1146,29 @@ def test_data_check_also_scores_rows_in_one_call_as_training_does(mine, capsys):
         assert main(f"{check}{name}".split()) == 0 and many not in capsys.readouterr().out
 
 
+def test_data_check_scores_a_large_file_in_few_calls(mine, capsys):
+    """A judge can take seconds for a call: only the first rows are asked about one by one. A call
+    that fails is halved, so each row that fails is found, and a failure of no row is said as well.
+    """
+    mine([{"prompt": f"{i}?", "n": i} for i in range(1_000)])
+    (mine.folder / "calls.py").write_text(
+        "sizes = []\n\n\n"
+        "def f(completions, n, **_):\n    sizes.append(len(n))\n"
+        "    return [1 / (x not in (70, 900)) for x in n]\n\n\n"
+        "def g(completions, n, **_):\n    return [1 / (len(n) != 168) for _ in n]\n"
+    )
+    sys.modules.pop("calls", None)
+    check = "data check rows.jsonl --task functions --score 4 --reward-funcs calls:"
+    assert main(f"{check}f".split()) == 1
+    out = capsys.readouterr().out
+    assert "line 71 cannot be scored: f raised ZeroDivisionError" in out
+    assert "\n2 of 1,000 cannot be scored\n" in out
+    assert len(sys.modules["calls"].sizes) < 64 + 50
+    assert main(f"{check}g".split()) == 1  # 1,000 = 64 + 3 * 256 + 168
+    out = capsys.readouterr().out
+    assert "\n0 of 1,000 cannot be scored\nscored many in one call, as training does: g ra" in out
+
+
 def test_a_fault_of_every_row_is_told_once(mine, capsys):
     mine([{"prompt": f"{i}?"} for i in range(5)])
     (mine.folder / "calls.py").write_text(

@@ -152,9 +152,9 @@ def advantages(
     negative one makes it less likely. In a group with equal scores all advantages are exactly 0:
     there is nothing to learn from it. Scores are equal if their standard deviation is below 1e-9,
     or below 1e-12 of the largest rewards they are made of. So scale up rewards that are that small,
-    and round rewards that a computation in float32 made: its rounding is larger. With weights=None
-    they are also equal if highest and lowest differ by less than 4 standard errors. `gdpo` compares
-    the objectives, so there each objective counts, not the score.
+    and round rewards that come from float32 or float16: these round more coarsely. With
+    weights=None scores are also equal if highest and lowest differ by less than 4 standard errors.
+    `gdpo` compares the objectives, so there each objective counts, not the score.
 
     method   a name in METHODS. `vpo_recombined` gives the numbers of `vpo` here, and
              `goal_conditioned` those of `random_weighting`: they differ in what training compares

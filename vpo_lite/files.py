@@ -134,7 +134,10 @@ def _first_fault(error: ValidationError, schema: Any) -> str:
     """The first fault of a validation: field, what was expected, what was found."""
     fault, *others = error.errors(include_url=False)
     if fault["type"] == "json_invalid":
-        return f"no JSON ({fault['msg'].removeprefix('Invalid JSON: ')})"
+        said = fault["msg"].removeprefix("Invalid JSON: ")
+        return (
+            f"no JSON ({said.replace(' at line 1 column ', ' at column ')})"  # of one line, often
+        )
     place = fault["loc"]
     kinds = [f["loc"][-1] for f in (fault, *others) if f["loc"][:-1] == place[:-1] and place]
     if kinds == ["bool", "int", "float", "str"]:  # each kind that a value may have was tried

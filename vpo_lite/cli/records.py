@@ -36,6 +36,7 @@ from .flags import (
 )
 
 TOGETHER = 256  # texts that are scored in one call
+ALONE = 64  # records that `data check` scores one by one, to compare: a judge can take seconds
 SHOWN = 3  # damaged lines
 LISTED = 5  # dropped lines of one reason
 BAR = dict(unit="record", delay=2, leave=False)
@@ -110,9 +111,10 @@ def check_data(options) -> int:
     }
     failed, together, fatal = {}, "", False
     if options.score is not None:
-        failed, found = _failures(task, loaded.records, options.score)
-        # a task of its own: the answers that it counts are others
-        together, fatal = _in_one_call(make(), loaded, options.score, found)
+        failed, found, together = _failures(task, loaded, options.score)
+        fatal = bool(together)
+        if not fatal:  # a task of its own: the answers that it counts are others
+            together, fatal = _in_one_call(make(), loaded, options.score, found)
         counts |= {"failed": len(failed), "together": together or None}
     functions = task.reward_functions
     if functions and functions.asked:
@@ -206,17 +208,26 @@ def _repeated(task, records: dict) -> tuple[list[int], list[int]]:
     return repeated, [line for line, text in held_out.items() if text in known]
 
 
-def _failures(task, records: dict, text: str) -> tuple[dict[int, str], dict[int, np.ndarray]]:
-    """What the scorer raises at this answer, and what rewards (d,) it gives, by record."""
-    from ..training.answers import judge
-
-    failed, found = {}, {}
-    for line, x in progress(records.items(), desc="scoring", **BAR):
-        try:
-            found[line] = judge(task, [(x, text, 1)])[0].rewards[0]
-        except Exception as error:  # the task's own code can fail in any way
-            failed[line] = _said(error)
-    return failed, found
+def _failures(task, loaded, text: str) -> tuple[dict[int, str], dict[int, np.ndarray], str]:
+    """What the scorer raises at this answer, what rewards (d,) it gives, by record, and what it
+    raised for many records in one call, but for none of these alone.
+    """
+    failed, found, fallen, lines = {}, {}, [], list(loaded.records)
+    calls = [lines[i : i + TOGETHER] for i in range(ALONE, len(lines), TOGETHER)]
+    calls = [*calls[::-1], *([line] for line in lines[:ALONE][::-1])]
+    with progress(total=len(lines), desc="scoring", **BAR) as bar:
+        while calls:
+            some = calls.pop()
+            try:
+                found.update(_rewards(task, loaded, some, [text]))
+            except Exception as error:  # the task's own code can fail in any way
+                if half := len(some) // 2:
+                    fallen.append((some, _said(error)))
+                    calls += some[half:], some[:half]
+                    continue
+                failed[some[0]] = _said(error)
+            bar.update(len(some))
+    return failed, found, next((why for x, why in fallen if not failed.keys() & set(x)), "")
 
 
 def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple[str, bool]:
@@ -228,7 +239,7 @@ def _in_one_call(task, loaded, text: str, found: dict[int, np.ndarray]) -> tuple
     """
     from ..training.answers import scored_alike
 
-    some = list(found)[:TOGETHER]
+    some = list(found)[:ALONE]
     if not some:
         return "", False
     try:

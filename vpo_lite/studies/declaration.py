@@ -229,8 +229,10 @@ def _check_problems(config: TrainConfig, asked: dict[str, tuple[str, int]]) -> N
     for field, (split, count) in asked.items():
         has, there = f"task {config.task!r} has", len(task.seeds.get(split, ()))
         if split not in task.seeds:
-            cure = f'; in settings write {split}_data = "FILE"' * hasattr(task, f"{split}_data")
-            faults.append(f"{has} no problems for {split}, and a study needs them{cure}")
+            cure = f"name them in its seeds, as {split!r}"
+            if hasattr(task, f"{split}_data"):
+                cure = f'in settings write {split}_data = "FILE"'
+            faults.append(f"{has} no problems for {split}, and a study needs them; {cure}")
         elif count > there:
             cure = f"{has} {there:,} problems ({split}); write {field} = {there}"
             faults.append(f"{field} = {count:,}: {cure}")

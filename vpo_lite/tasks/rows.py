@@ -58,7 +58,7 @@ def _json_lines(path, schema) -> Iterator[tuple[int, Any]]:
                     raise DamagedError(
                         f"{where}: longer than {MOST_LINE:,} bytes; write one object on each line"
                     )
-                text = text.removeprefix(b"\xef\xbb\xbf")  # files that were joined, too
+                text = text.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")  # joined files, too
                 if not text.strip():
                     continue
                 try:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..awaiting import awaited
 from ..checks import raised_by, shown
 
 
@@ -39,7 +40,7 @@ def of_library(made) -> bool:
 
 
 def called(task, method: str, *given, **how) -> Any:
-    """What this method of a task returns.
+    """What this method of a task returns; where it is asynchronous, what it is awaited to be.
 
     Raises Raised, in one line with the call, the error, and its file and line, where the method
     raises. A TaskError and MemoryError pass unchanged. So does any error of a task of this library:
@@ -59,7 +60,8 @@ def called(task, method: str, *given, **how) -> Any:
 10: 'none'
     """
     try:
-        return getattr(task, method)(*given, **how)
+        (result,) = awaited([getattr(task, method)(*given, **how)])
+        return result()
     except (TaskError, MemoryError):  # for the latter training names settings to lower
         raise
     except Exception as error:
