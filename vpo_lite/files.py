@@ -135,9 +135,8 @@ def _first_fault(error: ValidationError, schema: Any) -> str:
     fault, *others = error.errors(include_url=False)
     if fault["type"] == "json_invalid":
         said = fault["msg"].removeprefix("Invalid JSON: ")
-        return (
-            f"no JSON ({said.replace(' at line 1 column ', ' at column ')})"  # of one line, often
-        )
+        said = said.replace(" at line 1 column ", " at column ")  # it is one line of a file, often
+        return f"no JSON ({said})"
     place = fault["loc"]
     kinds = [f["loc"][-1] for f in (fault, *others) if f["loc"][:-1] == place[:-1] and place]
     if kinds == ["bool", "int", "float", "str"]:  # each kind that a value may have was tried
