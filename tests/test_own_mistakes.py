@@ -258,9 +258,9 @@ def test_a_study_tells_of_problems_in_two_of_its_splits(bad, capsys):
     assert told(bad(f'seeds = {{"train": [3, 5, 6], {split}}}')).splitlines() == [
         "vpo-lite: 2 of the 3 held-out problems that are measured are trained on, too: their "
         "figures say nothing about new problems",
-        "vpo-lite: 1 of the 2 validation problems that are measured are trained on, too: their "
+        "vpo-lite: 1 of the 2 validation problems that are measured is trained on, too: their "
         "figures say nothing about new problems",
-        "vpo-lite: 1 of the 2 validation problems are held out, too: learning rates are chosen by "
+        "vpo-lite: 1 of the 2 validation problems is held out, too: learning rates are chosen by "
         "what is measured at the end",
     ]
     apart = bad(f'seeds = {{"train": [1], {split.replace("7", "9")}}}')

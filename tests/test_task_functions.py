@@ -1195,7 +1195,7 @@ def test_a_run_tells_of_held_out_rows_that_are_trained_on(mine, capsys):
     command = "train --task functions --data rows.jsonl --reward-funcs my_rewards:brief --steps 1"
     command += f" --prompts 1 --group-size 2 --eval-answers 3 --max-new-tokens 4 --model {model}"
     assert main([*command.split(), "--out", "seen"]) == 0
-    told = "1 of the 2 held-out rows that are measured ask the same as one to train on"
+    told = "1 of the 2 held-out rows that are measured asks the same as one to train on"
     assert told in capsys.readouterr().err
     assert main([*command.split(), "--eval-problems", "1", "--out", "first"]) == 0
     assert "ask the same" not in capsys.readouterr().err  # "What is 0?" is measured alone

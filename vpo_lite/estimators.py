@@ -498,7 +498,7 @@ def maxrl(R, *, w_star, eps, **_):
     if is_below(r, 0).any():
         raise ValueError(
             f"R gives the scalar reward {r.min():g}: maxrl divides by the mean, so it needs "
-            "rewards >= 0"
+            "rewards >= 0; add what lifts the least one to 0, or take another method"
         )
     r = np.maximum(r, 0.0)
     mean = r.mean(axis=-1, keepdims=True)

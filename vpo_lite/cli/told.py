@@ -154,7 +154,8 @@ def _tell_of_splits(study, task, trained_on: bool) -> None:
     keys = {task.key(task.instance(seed)) for seed in held_out}
     if both := sum(task.key(task.instance(seed)) in keys for seed in validation):
         note(
-            f"{both:,} of the {len(validation):,} validation {task.noun}s are held out, too: "
+            f"{both:,} of the {len(validation):,} validation {task.noun}s "
+            f"{'is' if both == 1 else 'are'} held out, too: "
             "learning rates are chosen by what is measured at the end"
         )
 
@@ -172,14 +173,15 @@ def warn_of_trained(task, measured, split: str = "held-out") -> None:
     """Warn of problems with these seeds, of a split in words, that are trained on, too."""
     if isinstance(task, RecordTask):
         seen, whole = task.asked_in_training(measured), True
-        what = "ask the same as one to train on"
+        one, many = "asks the same as one to train on", "ask the same as one to train on"
     else:
-        (seen, whole), what = _trained_on(task, measured), "are trained on, too"
+        seen, whole = _trained_on(task, measured)
+        one, many = "is trained on, too", "are trained on, too"
     if seen:
         noun = task.noun
         note(
             f"{'' if whole else 'at least '}{seen:,} of the {len(measured):,} {split} {noun}s "
-            f"that are measured {what}: their figures say nothing about new {noun}s"
+            f"that are measured {one if seen == 1 else many}: their figures say nothing about new {noun}s"
         )
 
 
