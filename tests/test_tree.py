@@ -358,6 +358,14 @@ def test_of_equal_effects_the_first_stays(policy, task, instances, monkeypatch):
     assert (np.diff(found.set_rewards) <= 0).all()
 
 
+def test_of_equal_set_rewards_the_first_goes_on():
+    worth = np.repeat([1.0, 2.0], 20)  # as many as an unstable sort shuffles
+    sets = [tree._Set(str(i), [], frozenset([i]), np.full((1, 2), w)) for i, w in enumerate(worth)]
+    kept, values = tree._best(sets, 3, 1.0)
+    assert [s.text for s in kept] == ["20", "21", "22"]
+    np.testing.assert_allclose(values, 2)
+
+
 @pytest.mark.slow
 def test_a_batch_of_beams_is_one_by_one(policy, task, instances):
     how = dict(m=2, width=2, branches=3, seed=1)
