@@ -765,7 +765,7 @@ def test_rewards_far_from_0_are_told_to_make_a_high_coverage_say_little():
         ),
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
-        (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),
+        (["--rewards", "R.npy", "--alpha", "0"], "vpo-lite: alpha = 0"),
         (["--rewards", "R.npy", "--html", "page.pdf"], "'page.pdf': the report is a page; name it"),
         (["--rewards", "R.npy", "--html", "."], "'.' is a folder; name a file in it"),
         (["--rewards", ""], "the name is empty"),
