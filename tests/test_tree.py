@@ -410,11 +410,12 @@ def test_the_seed_and_alpha_count(policy, task, instances):
 
 
 def test_completions_that_end_early_stay_as_they_are(policy, task, instances):
-    """At this temperature most completions are no answers at all."""
-    found = beam(policy, task, instances, m=3, width=4, branches=4, temperature=4.0)
+    """At this temperature many sets miss an answer, also behind one that is there."""
+    found = beam(policy, task, instances, m=3, width=4, branches=4, temperature=2.0)
     ends = [text.endswith("</program_3>") for its in found for text in its.texts]
     assert not all(ends)
     for x, its in zip(instances, found, strict=True):
+        assert None not in [one.answer for one in its.found]
         for text, rewards, value in zip(its.texts, its.rewards, its.set_rewards, strict=True):
             missing = [answer is None for answer in task.parse(x, text, 3)]
             assert (rewards[missing] == task.worst(x)).all()
