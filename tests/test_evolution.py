@@ -17,6 +17,7 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.search import evolution
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import Spent, evolve
+from vpo_lite.search.one_problem import Search
 from vpo_lite.tasks import Prompt, Task, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.call_plans import CallPlans
@@ -1067,6 +1068,21 @@ def test_what_was_found_before_an_error_is_kept(monkeypatch, error):
 
 def told_of(trace):
     return trace.best, trace.candidates, trace.answer, trace.solved_at
+
+
+def test_most_pairs_that_wait_are_of_elites_that_are_there(monkeypatch):
+    """In a long search the others filled the memory."""
+    waiting, combinations = [], Search.combinations
+
+    def spy(self, most):
+        found = combinations(self, most)
+        waiting.append((len(self.pairs), len(self.trace.archive.elites)))
+        return found
+
+    monkeypatch.setattr(Search, "combinations", spy)
+    few = partial(Archive, bins=2)
+    evolve(None, Changed(), [1], m=2, calls=40, seed=0, tries=0, archive=few)
+    assert max(waiting)[0] > 1 and all(pairs <= n**2 for pairs, n in waiting)
 
 
 def test_equal_problems_give_equal_traces_and_another_seed_others():

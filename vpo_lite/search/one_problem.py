@@ -154,6 +154,9 @@ class Search:
         """
         found: dict[str, list[str]] = {}
         there = {id(elite) for elite in self.trace.archive.elites.values()}
+        if len(self.pairs) > len(there) ** 2:  # the elites of most are gone
+            self.pairs = [pair for pair in self.pairs if {*map(id, pair[2:])} <= there]
+            heapq.heapify(self.pairs)
         while self.pairs and len(found) < most and not self.done:
             pair = heapq.heappop(self.pairs)
             first, second = pair[2:]
