@@ -73,6 +73,8 @@ def test_answers_that_tie_under_w_star_are_averaged():
     assert tied.tied == 1 and "Here different answers tie: it does not choose" in one_line(
         str(tied)
     )
+    rounded = vpo.reward_report([[0.3, 0], [0.1, 0.1]], w_star=[1, 2])  # 0.1 + 0.2 is more than 0.3
+    assert rounded.tied == 1 and rounded.under_w_star < rounded.coverage[1]
     several = vpo.reward_report([[[1, 0], [0, 1], [1, 0]], [[1, 0], [0, 0.5]], [[1, 1], [1, 1]]])
     assert several.tied == 1 == several.to_json()["tied"]
     assert "On 1 problem of 3 different answers tie" in one_line(str(several))
@@ -164,11 +166,13 @@ def test_the_best_target_of_the_highest_scores_by_enumeration():
     rng = np.random.default_rng(0)
     for _ in range(50):
         n, m = rng.integers(1, 7), rng.integers(1, 7)
-        targets, scores = rng.random(n), rng.integers(3, size=n).astype(float)
+        targets, scores = rng.random(n), rng.integers(1, 4, size=n).astype(float)
         subsets = list(itertools.combinations(range(n), min(m, n)))
         top = max(scores[list(s)].sum() for s in subsets)
         best = [targets[list(s)].max() for s in subsets if scores[list(s)].sum() == top]
-        assert best_of_highest(targets, scores, m) == pytest.approx(np.mean(best))
+        for size in (1, 1e-15, 1e15):  # scores that differ by rounding tie, of whatever size
+            rounded = size * (scores + 1e-14 * rng.random(n))
+            assert best_of_highest(targets, rounded, m) == pytest.approx(np.mean(best))
 
 
 # --- what is taken within a problem, and where rewards are measured from --------------------------
