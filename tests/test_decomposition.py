@@ -156,10 +156,11 @@ def test_correlations_and_dimensions_are_those_of_numpy():
     assert effective_dimensions(X) == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum())
     assert effective_dimensions(1e90 * X) == pytest.approx(effective_dimensions(X))
     assert np.allclose(correlations(1e-90 * X), np.corrcoef(X.T))
-    X[:, 2] = 0.3  # a component that never varies correlates with nothing
+    X[:, 2] = 0.3  # a component that never varies, but for rounding, correlates with nothing
+    X[0, 2] = 0.1 + 0.2
     assert np.isnan(correlations(X)[2]).all() and np.isnan(correlations(X)[:, 2]).all()
     assert np.isnan(correlations(X[:2])).all() and np.isnan(effective_dimensions(X[:1]))
-    assert np.isnan(effective_dimensions(np.full((9, 3), 0.3)))
+    assert np.isnan(effective_dimensions(np.where(np.eye(9, 3), 0.1 + 0.2, 0.3)))
 
 
 def test_the_best_target_of_the_highest_scores_by_enumeration():
