@@ -156,6 +156,7 @@ def test_correlations_and_dimensions_are_those_of_numpy():
     assert effective_dimensions(X) == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum())
     assert effective_dimensions(1e90 * X) == pytest.approx(effective_dimensions(X))
     assert np.allclose(correlations(1e-90 * X), np.corrcoef(X.T))
+    assert abs(correlations(np.outer(rng.random(9), rng.random(99)))).max() == 1  # not 1 + 2e-16
     X[:, 2] = 0.3  # a component that never varies, but for rounding, correlates with nothing
     X[0, 2] = 0.1 + 0.2
     assert np.isnan(correlations(X)[2]).all() and np.isnan(correlations(X)[:, 2]).all()
@@ -268,6 +269,8 @@ def test_alpha_is_that_of_the_weights():
     report = vpo.reward_report(COMPROMISE, alpha=1e-6)
     assert report.coverage[1] == pytest.approx(0.6, abs=1e-4)
     assert "alpha = 1e-06" in str(report) and "alpha" not in str(vpo.reward_report(COMPROMISE))
+    alike = vpo.reward_report(COMPROMISE, alpha=100)  # the compromise is then one of the best two
+    assert alike.coverage[2] > 0.99 and float(vpo.exact_set_reward(np.eye(2), 100)) < 0.55
 
 
 # --- the target -----------------------------------------------------------------------------------
