@@ -262,6 +262,8 @@ def test_problems_without_any_reward_are_left_out():
     assert nothing.target is None and "2 problems left out" in str(nothing)
     with pytest.raises(ValueError, match="nothing to draw"):
         nothing.figure()
+    half = vpo.reward_report([[[1, 0], [0, 2]], np.zeros((2, 2))])
+    assert half.reached == {"component 1": 1, "component 2": 2}
 
 
 def test_alpha_is_that_of_the_weights():
@@ -274,6 +276,18 @@ def test_alpha_is_that_of_the_weights():
 
 
 # --- the target -----------------------------------------------------------------------------------
+
+
+def test_a_target_follows_where_its_gain_is_beyond_two_standard_errors():
+    rng = np.random.default_rng(0)
+    R, targets = rng.random((6, 8, 2)), rng.random((6, 8))
+    found = vpo.reward_report(R, target=targets).target
+    each = [vpo.reward_report(R[p], target=targets[p]).target for p in range(6)]
+    gains = [one.spread[3] - (one.alone | {"w*·r": one.highest[3]})[found.rival] for one in each]
+    assert found.gain == pytest.approx(np.mean(gains))
+    assert found.error == pytest.approx(np.std(gains, ddof=1) / 6**0.5)
+    for errors, follows in ((1.9, False), (2.1, True)):
+        assert dataclasses.replace(found, gain=errors * found.error).follows is follows
 
 
 def wishes(count=30, compromise=0.34):
