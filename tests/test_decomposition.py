@@ -284,6 +284,7 @@ def test_a_target_follows_where_its_gain_is_beyond_two_standard_errors():
     found = vpo.reward_report(R, target=targets).target
     each = [vpo.reward_report(R[p], target=targets[p]).target for p in range(6)]
     gains = [one.spread[3] - (one.alone | {"w*·r": one.highest[3]})[found.rival] for one in each]
+    assert found.reached == max(found.highest[3], *found.alone.values())
     assert found.gain == pytest.approx(np.mean(gains))
     assert found.error == pytest.approx(np.std(gains, ddof=1) / 6**0.5)
     for errors, follows in ((1.9, False), (2.1, True)):
