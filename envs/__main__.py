@@ -108,7 +108,8 @@ def main(arguments=None):
         print(f"envs: {error}", file=sys.stderr)
         return 2
 
-    counts = f"{len(maze.gold)} gold, {len(maze.diamonds)} diamonds, {len(maze.lava)} lava"
+    diamonds = f"{len(maze.diamonds)} diamond{'s' * (len(maze.diamonds) != 1)}"
+    counts = f"{len(maze.gold)} gold, {diamonds}, {len(maze.lava)} lava"
     print(f"{name}: budget {maze.budget} moves, {counts}\n")
     print(drawing.ansi(maze, colour=sys.stdout.isatty()), end="\n\n")
     print(f"Pareto front ({options.reward_mode}), each point with a shortest route:\n{front}\n")

@@ -132,6 +132,7 @@ def test_curves_that_differ_by_rounding_do_not_cross():
     assert best_of.crossing([0.1 + 0.2, 0.5], [0.3, 0.4]) == 2
     assert best_of.crossing([0.1 + 0.2, 0.5], [0.3, 0.5]) is None
     assert best_of.crossing([0.5, 0.1 + 0.2 - 0.3], [0.4, 0.0]) is None  # of the largest value
+    assert best_of.crossing([0, 1], [1e13, 0]) is None  # of both curves
     assert best_of.crossing([0.3 + 1e-11, 0.5], [0.3, 0.4]) == 1
     assert best_of.crossing([3e-20, 5e-20], [2e-20, 4e-20]) == 1  # however small
     assert best_of.crossing([0, 0], [0, 0]) is None

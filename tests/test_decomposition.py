@@ -73,6 +73,8 @@ def test_answers_that_tie_under_w_star_are_averaged():
     assert tied.tied == 1 and "Here different answers tie: it does not choose" in one_line(
         str(tied)
     )
+    rounded = vpo.reward_report([[0.3, 0], [0.1, 0.1]], w_star=[1, 2])  # 0.1 + 0.2 is more than 0.3
+    assert rounded.tied == 1 and rounded.under_w_star < rounded.coverage[1]
     several = vpo.reward_report([[[1, 0], [0, 1], [1, 0]], [[1, 0], [0, 0.5]], [[1, 1], [1, 1]]])
     assert several.tied == 1 == several.to_json()["tied"]
     assert "On 1 problem of 3 different answers tie" in one_line(str(several))
@@ -154,21 +156,27 @@ def test_correlations_and_dimensions_are_those_of_numpy():
     assert effective_dimensions(X) == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum())
     assert effective_dimensions(1e90 * X) == pytest.approx(effective_dimensions(X))
     assert np.allclose(correlations(1e-90 * X), np.corrcoef(X.T))
-    X[:, 2] = 0.3  # a component that never varies correlates with nothing
+    assert abs(correlations(np.outer(rng.random(9), rng.random(99)))).max() == 1  # not 1 + 2e-16
+    X[:, 2] = 0.3  # a component that never varies, but for rounding, correlates with nothing
+    X[0, 2] = 0.1 + 0.2
     assert np.isnan(correlations(X)[2]).all() and np.isnan(correlations(X)[:, 2]).all()
     assert np.isnan(correlations(X[:2])).all() and np.isnan(effective_dimensions(X[:1]))
-    assert np.isnan(effective_dimensions(np.full((9, 3), 0.3)))
+    assert np.isnan(effective_dimensions(np.where(np.eye(9, 3), 0.1 + 0.2, 0.3)))
 
 
 def test_the_best_target_of_the_highest_scores_by_enumeration():
     rng = np.random.default_rng(0)
     for _ in range(50):
         n, m = rng.integers(1, 7), rng.integers(1, 7)
-        targets, scores = rng.random(n), rng.integers(3, size=n).astype(float)
+        targets, scores = rng.random(n), rng.integers(1, 4, size=n).astype(float)
         subsets = list(itertools.combinations(range(n), min(m, n)))
         top = max(scores[list(s)].sum() for s in subsets)
         best = [targets[list(s)].max() for s in subsets if scores[list(s)].sum() == top]
-        assert best_of_highest(targets, scores, m) == pytest.approx(np.mean(best))
+        least = rng.choice([-np.inf, 0.6])
+        for size in (1, 1e-15, 1e15):  # scores that differ by rounding tie, of whatever size
+            rounded = size * (scores + 1e-14 * rng.random(n))
+            found = best_of_highest(targets, rounded, m, least)
+            assert found == pytest.approx(np.mean(np.maximum(best, least)))
 
 
 # --- what is taken within a problem, and where rewards are measured from --------------------------
@@ -254,6 +262,8 @@ def test_problems_without_any_reward_are_left_out():
     assert nothing.target is None and "2 problems left out" in str(nothing)
     with pytest.raises(ValueError, match="nothing to draw"):
         nothing.figure()
+    half = vpo.reward_report([[[1, 0], [0, 2]], np.zeros((2, 2))])
+    assert half.reached == {"component 1": 1, "component 2": 2}
 
 
 def test_alpha_is_that_of_the_weights():
@@ -261,9 +271,24 @@ def test_alpha_is_that_of_the_weights():
     report = vpo.reward_report(COMPROMISE, alpha=1e-6)
     assert report.coverage[1] == pytest.approx(0.6, abs=1e-4)
     assert "alpha = 1e-06" in str(report) and "alpha" not in str(vpo.reward_report(COMPROMISE))
+    alike = vpo.reward_report(COMPROMISE, alpha=100)  # the compromise is then one of the best two
+    assert alike.coverage[2] > 0.99 and float(vpo.exact_set_reward(np.eye(2), 100)) < 0.55
 
 
 # --- the target -----------------------------------------------------------------------------------
+
+
+def test_a_target_follows_where_its_gain_is_beyond_two_standard_errors():
+    rng = np.random.default_rng(0)
+    R, targets = rng.random((6, 8, 2)), rng.random((6, 8))
+    found = vpo.reward_report(R, target=targets).target
+    each = [vpo.reward_report(R[p], target=targets[p]).target for p in range(6)]
+    gains = [one.spread[3] - (one.alone | {"w*·r": one.highest[3]})[found.rival] for one in each]
+    assert found.reached == max(found.highest[3], *found.alone.values())
+    assert found.gain == pytest.approx(np.mean(gains))
+    assert found.error == pytest.approx(np.std(gains, ddof=1) / 6**0.5)
+    for errors, follows in ((1.9, False), (2.1, True)):
+        assert dataclasses.replace(found, gain=errors * found.error).follows is follows
 
 
 def wishes(count=30, compromise=0.34):
@@ -765,7 +790,7 @@ def test_rewards_far_from_0_are_told_to_make_a_high_coverage_say_little():
         ),
         (["--rewards", "R.npy", "--worst", "nan", "0"], "worst holds 1 values that are NaN"),
         (["--rewards", "R.npy", "--task", "hops", "--answers", "3"], "leave out answers, task"),
-        (["--rewards", "R.npy", "--alpha", "0"], "alpha = 0"),
+        (["--rewards", "R.npy", "--alpha", "0"], "vpo-lite: alpha = 0"),
         (["--rewards", "R.npy", "--html", "page.pdf"], "'page.pdf': the report is a page; name it"),
         (["--rewards", "R.npy", "--html", "."], "'.' is a folder; name a file in it"),
         (["--rewards", ""], "the name is empty"),

@@ -31,6 +31,8 @@ def test_prints_the_maze_its_front_and_writes_the_picture(tmp_path, monkeypatch,
     )
     assert (tmp_path / "paper-9x9-3.svg").read_text() == envs.drawing.svg(maze, front.routes)
     ET.parse(tmp_path / "paper-9x9-3.svg")
+    assert main(["--preset", "tiny-4x4"]) == 0
+    assert " moves, 1 gold, 1 diamond, 1 lava" in capsys.readouterr().out
 
 
 def test_front_table():

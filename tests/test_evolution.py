@@ -17,6 +17,7 @@ from vpo_lite.policy.loading import load_policy
 from vpo_lite.search import evolution
 from vpo_lite.search.archive import Archive
 from vpo_lite.search.evolution import Spent, evolve
+from vpo_lite.search.one_problem import Search
 from vpo_lite.tasks import Prompt, Task, task_class
 from vpo_lite.tasks.base import TaskError
 from vpo_lite.tasks.call_plans import CallPlans
@@ -939,6 +940,7 @@ def test_parents_that_do_not_fit_into_the_model_are_left_out(new, parents):
     shown = policy.prompts[1][0].text
     assert len(trace.best) == 2 and shown.count("one 0.") == parents
     assert len(shown.split()) == 1 + 13 * (parents > 0) + 8 * parents
+    assert {len(one.parents) for one in trace.found if one.spent.calls == 2} == {parents}
     assert [w.filename for w in said] == [__file__] * (parents < 2)
     assert all("40 positions, so it shows fewer parents" in str(w.message) for w in said)
 
@@ -990,27 +992,32 @@ def test_weights_below_0_have_no_target_where_it_is_not_known():
     assert trace.solved_at is None and len(trace.best) == 4
 
 
-class Hundred(Changed):
-    """Rewards are 0 to 100."""
+class Scaled(Changed):
+    """Rewards are 0 to 100, or another multiple."""
 
-    name, target = "hundred", Task.target
+    name, target, scale = "scaled", Task.target, 100
 
     def score(self, instances, answers):
-        return [100 * rewards for rewards in super().score(instances, answers)]
+        return [self.scale * rewards for rewards in super().score(instances, answers)]
 
 
 @pytest.mark.filterwarnings("ignore:rewards below 0 or above 1")
-@pytest.mark.parametrize("weights, known", [([0.5, 0.5], False), ([0, -1], True)])
-def test_rewards_beyond_an_assumed_target_leave_none(weights, known):
-    (trace,) = evolve(None, Hundred(), [1], m=2, calls=5, seed=0, weights=[weights])
-    assert (trace.target, trace.solved_at) == (0.0 if known else np.inf, None)
+@pytest.mark.parametrize(
+    "scale, weights, target",
+    [(100, [0.5, 0.5], np.inf), (100, [0, -1], 0), (-1, [0.5, 0.5], 1), (-1, [0, -1], np.inf)],
+)
+def test_rewards_beyond_an_assumed_target_leave_none(scale, weights, target, monkeypatch):
+    """Under a weight below 0 it is those below 0."""
+    monkeypatch.setattr(Scaled, "scale", scale)
+    (trace,) = evolve(None, Scaled(), [1], m=2, calls=5, seed=0, weights=[weights])
+    assert (trace.target, trace.solved_at) == (target, None)
     assert len(trace.best) == 5
 
 
 def test_a_task_that_states_its_target_keeps_it(monkeypatch):
-    monkeypatch.setattr(Hundred, "target", lambda self, x, w: 70.0)
+    monkeypatch.setattr(Scaled, "target", lambda self, x, w: 70.0)
     with pytest.warns(UserWarning, match="never counts as solved"):
-        (trace,) = evolve(None, Hundred(), [1], m=2, calls=50, seed=0)
+        (trace,) = evolve(None, Scaled(), [1], m=2, calls=50, seed=0)
     assert trace.target == 70.0 and trace.solved_at is not None
 
 
@@ -1063,6 +1070,21 @@ def told_of(trace):
     return trace.best, trace.candidates, trace.answer, trace.solved_at
 
 
+def test_most_pairs_that_wait_are_of_elites_that_are_there(monkeypatch):
+    """In a long search the others filled the memory."""
+    waiting, combinations = [], Search.combinations
+
+    def spy(self, most):
+        found = combinations(self, most)
+        waiting.append((len(self.pairs), len(self.trace.archive.elites)))
+        return found
+
+    monkeypatch.setattr(Search, "combinations", spy)
+    few = partial(Archive, bins=2)
+    evolve(None, Changed(), [1], m=2, calls=40, seed=0, tries=0, archive=few)
+    assert max(waiting)[0] > 1 and all(pairs <= n**2 for pairs, n in waiting)
+
+
 def test_equal_problems_give_equal_traces_and_another_seed_others():
     first, second = evolve(None, Changed(), [1, 1], m=2, calls=4, seed=0)
     (other,) = evolve(None, Changed(), [1], m=2, calls=4, seed=1)
@@ -1076,6 +1098,14 @@ def test_a_task_that_gives_no_mutation_once_is_named_with_the_answer(monkeypatch
     said = r"^task 'changed': mutate\(instance, '0.5 0.5', rng\) gave None: expected an answer"
     with pytest.raises(TaskError, match=said):
         evolve(None, Changed(), [1], m=2, calls=9, seed=0)
+
+
+def test_a_reward_that_is_no_number_is_told_of_without_a_note(monkeypatch):
+    """The message names the answer already, and the form of the answer is not at fault."""
+    monkeypatch.setattr(Changed, "score", lambda self, x, answers: [np.full((2, 2), np.nan)])
+    with pytest.raises(TaskError, match=r"gave answer '0.\d+ 0.5' the rewards") as caught:
+        evolve(None, Changed(), [1], m=2, calls=1, seed=0)
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_an_answer_of_the_tasks_own_that_its_scorer_cannot_take_is_named(monkeypatch):

@@ -38,6 +38,21 @@ def test_every_candidate_comes_back_with_where_it_came_from(tmp_path, name):
     assert {len(row.parents) for row in rows} == {0, 1, 2}
 
 
+def test_equal_mutations_name_the_parents_that_they_came_from():
+    """Those of one call all named the parent of the last."""
+    asked = []
+
+    class AlwaysMax(HiddenRules):
+        def mutate(self, instance, answer, rng):
+            asked.append(answer)
+            return "max" if answer else super().mutate(instance, answer, rng)
+
+    task = AlwaysMax(branches=3)
+    (trace,) = evolve(None, task, [task.instance(0)], m=8, calls=2, seed=1, fresh=0, tries=0)
+    assert len({*asked[8:]}) > 1 == len({one.answer for one in trace.found[8:]})
+    assert [list(one.parents) for one in trace.found] == [[a] if a else [] for a in asked]
+
+
 def test_a_file_that_is_damaged_or_cannot_be_written_is_told_of_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "found.jsonl"
     path.write_text('{"problem": 0}\n')

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ..checks import printable, told_of
+from ..checks import check_alpha, printable, told_of
 from ..markup import count, in_lines
 from ..messages import shown_path
 from ..options import numbers_of
@@ -92,7 +92,7 @@ def _of_a_file(options) -> int:
 
     with requests():
         given = given_settings(_settings(), options)
-        alpha = given.pop("alpha", 1.0)
+        alpha = check_alpha(given.pop("alpha", 1.0))
         given |= {
             n: v for n in ("problems", "answers", "show") if (v := getattr(options, n)) is not None
         }
@@ -104,9 +104,9 @@ def _of_a_file(options) -> int:
         R = read_rewards(options.rewards)
         bar = _bar(options, "measuring")
         worst = None if options.worst is None else numbers_of("worst", ",".join(options.worst))
+        if worst is not None and len(worst) == 1:  # one for all objectives
+            worst = worst[0]
         with told_of(shown_path(options.rewards)):
-            if worst is not None and len(worst) == 1:  # one for all objectives
-                worst = worst[0]
             report = reward_report(R, worst=worst, alpha=alpha, progress=bar)
     told = f"{count(report.answers, 'answer')} to {count(report.problems, 'problem')}"
     head = f"{options.rewards}: {told}."

@@ -264,7 +264,7 @@ def reward_report(
 def _needs_a_set(rows) -> float | None:
     left = sum(row.utility * (1 - row.coverage[1]) for row in rows)
     room = sum(row.utility * (1 - row.average) for row in rows)
-    return left / room if room > 1e-9 * sum(row.utility for row in rows) else None
+    return float(left / room) if room > 1e-9 * sum(row.utility for row in rows) else None
 
 
 def _reached(problems, names) -> dict[str, float]:

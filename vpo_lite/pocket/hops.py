@@ -65,15 +65,15 @@ def demonstrate(
     """m right answers that are undecided between the points of the front.
 
     An answer is a chain on the front (``front_share``), or any chain that answers the question. In
-    a share ``distinct_share`` of the sets those of the front come in turn, in random order; any
-    chain may still repeat one.
+    a share ``distinct_share`` of the sets those of the front come in turn, in random order. An
+    answer that is any chain takes the turn of one, and may repeat another.
     """
     chains = chains_of(question)
     front = np.flatnonzero(nondominated(rewards_of(question)))
     order, in_turn, answers = rng.permutation(front), rng.random() < distinct_share, []
-    for used in range(m):
+    for turn in range(m):
         if rng.random() < front_share:
-            which = order[used % len(order)] if in_turn else rng.choice(front)
+            which = order[turn % len(order)] if in_turn else rng.choice(front)
         else:
             which = rng.integers(len(chains))
         answers.append(chains[which].answer)

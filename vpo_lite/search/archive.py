@@ -69,7 +69,7 @@ class Archive:
         if bins is not None:
             check_whole(bins, "bins")
         d = len(self.weights)
-        self.bins = max(2, int(CELLS ** (1 / d) + ROUNDING)) if bins is None else int(bins)
+        self.bins = max(2, int(CELLS ** (1 / d))) if bins is None else int(bins)
         self.elites: dict[tuple[int, ...], Elite] = {}
 
     def cell(self, rewards) -> tuple[int, ...]:

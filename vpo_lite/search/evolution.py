@@ -210,7 +210,7 @@ def _ask(
         for row, R, spent in zip(group.answers, group.rewards, group.tokens, strict=True):
             search.asked += m
             search.read += sum(answer is not None for answer in row)
-            search.take(call, row, R, int(spent), sampled=True)
+            search.take(call, row, R, [search.parents] * m, int(spent))
 
 
 def _warn_of_unread(policy: Policy, searches: Sequence[Search]) -> bool:
@@ -243,7 +243,7 @@ def _score(
             _name_answer(error, task, instances, answers, made)
         raise
     for search, row, R in zip(active, answers, rewards, strict=True):
-        search.take(call, row, R[0])
+        search.take(call, row, R[0], search.origins)
 
 
 def _name_answer(error: Exception, task: Task, instances, answers, made: str) -> None:

@@ -97,7 +97,7 @@ class Search:
         self.best = float(weights @ worst_of(task, instance))
         self.assumed = type(task).target is Task.target and front_of(task, instance) is None
         self.parents: list[str] = []  # of what the policy writes in this call
-        self.origins: dict[str, list[str]] = {}  # the parents of what the task made
+        self.origins: list[list[str]] = []  # the parents of each answer that the task made last
         self.known: dict[str, np.ndarray] = {}  # the rewards of every answer that was scored
         self.texts: dict[str, str] = {}
         self.pairs: list[tuple[float, float, Elite, Elite]] = []  # a heap
@@ -112,7 +112,7 @@ class Search:
     def prefix(self, pocket: dict, fresh: float) -> str:
         """The opening tag of a parent and some of its words; empty to begin anew."""
         parents = self._parents(fresh, fit=lambda answer: self._text(answer, pocket))
-        self.parents = [elite.answer for elite in parents[:1]]
+        self.parents = [elite.answer for elite in parents]
         return beginning(self._text(parents[0].answer, pocket), self.rng) if parents else ""
 
     def _parents(self, fresh: float, **asked) -> list[Elite]:
@@ -139,12 +139,12 @@ class Search:
 
     def mutations(self, m: int, fresh: float) -> list[str]:
         """m random changes of parents, or random answers."""
-        found = []
+        found, self.origins = [], []
         for _ in range(m):
-            parents = self._parents(fresh)
-            parent = parents[0].answer if parents else None
+            parents = [elite.answer for elite in self._parents(fresh)]
+            parent = parents[0] if parents else None
             found.append(mutation_of(self.task, self.trace.instance, parent, self.rng))
-            self.origins[found[-1]] = [elite.answer for elite in parents[:1]]
+            self.origins.append(parents)
         return found
 
     def combinations(self, most: int) -> list[str]:
@@ -152,8 +152,11 @@ class Search:
 
         Once the search is done there are none.
         """
-        found: dict[str, None] = {}
+        found: dict[str, list[str]] = {}
         there = {id(elite) for elite in self.trace.archive.elites.values()}
+        if len(self.pairs) > len(there) ** 2:  # the elites of most are gone
+            self.pairs = [pair for pair in self.pairs if {*map(id, pair[2:])} <= there]
+            heapq.heapify(self.pairs)
         while self.pairs and len(found) < most and not self.done:
             pair = heapq.heappop(self.pairs)
             first, second = pair[2:]
@@ -163,28 +166,29 @@ class Search:
             new = [a for a in dict.fromkeys(joined) if a not in self.known and a not in found]
             room = most - len(found)
             made = [new[i] for i in self.rng.permutation(len(new))[:room]]
-            found |= dict.fromkeys(made)
-            self.origins |= {answer: [first.answer, second.answer] for answer in made}
+            found |= {answer: [first.answer, second.answer] for answer in made}
             if len(new) > room:
                 heapq.heappush(self.pairs, pair)
+        self.origins = list(found.values())
         return list(found)
 
     # --- what it brings ---------------------------------------------------------------------------
 
     def take(
-        self, call: int, answers: Sequence[str | None], rewards, tokens: int = 0, sampled=False
+        self, call: int, answers: Sequence[str | None], rewards, parents, tokens: int = 0
     ) -> None:
         """Count scored answers with their rewards (n, d), and keep the valid ones.
 
-        sampled: whether the policy wrote them
+        parents: of each answer
         """
         trace, task = self.trace, self.task
         trace.pay(call, tokens)
         valid = flags_of(task, "valid", trace.instance, rewards)
-        for answer, vector, counts in zip(answers, rewards, valid, strict=True):
+        rows = zip(answers, rewards, parents, valid, strict=True)
+        for answer, vector, its, counts in rows:
             if answer is None:
                 continue
-            trace.add(answer, vector, self.parents if sampled else self.origins[answer])
+            trace.add(answer, vector, its)
             if self.assumed and _beyond(vector, trace.weights):
                 trace.target = np.inf
             score = float(trace.weights @ vector)

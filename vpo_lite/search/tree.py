@@ -306,11 +306,11 @@ def beam(
                     results[p].pay(j + 1, int(tokens))
                     if row[j] is not None:
                         results[p].add(row[j], R[j], [a for a in row[:j] if a is not None])
-        beams = [_best(kept, width, alpha) for kept in beams]
-        for result, kept in zip(results, beams, strict=True):
+        best = [_best(sets, width, alpha) for sets in beams]
+        beams = [kept for kept, _ in best]
+        for result, (kept, values) in zip(results, best, strict=True):
             result.texts, result.answers, _, rewards = map(list, zip(*kept, strict=True))
-            result.rewards = np.stack(rewards)
-            result.set_rewards = exact_set_reward(result.rewards, alpha)
+            result.rewards, result.set_rewards = np.stack(rewards), values
     return results
 
 
@@ -324,11 +324,14 @@ def _sets(task: Task, group: Answers) -> list[_Set]:
     return made
 
 
-def _best(sets: Sequence[_Set], width: int, alpha: float) -> list[_Set]:
-    """The sets with the highest set rewards, one for each set of effects, best first."""
+def _best(sets: Sequence[_Set], width: int, alpha: float) -> tuple[list[_Set], np.ndarray]:
+    """The sets with the highest set rewards, one for each set of effects, best first; and these
+    rewards.
+    """
     first: dict[frozenset, _Set] = {}
     for found in sets:
         first.setdefault(found.effects, found)
     kept = list(first.values())
-    order = np.argsort(-exact_set_reward(np.stack([s.rewards for s in kept]), alpha), kind="stable")
-    return [kept[i] for i in order[:width]]
+    values = exact_set_reward(np.stack([s.rewards for s in kept]), alpha)
+    order = np.argsort(-values, kind="stable")[:width]  # of equal ones the first
+    return [kept[i] for i in order], values[order]
