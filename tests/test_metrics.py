@@ -180,12 +180,14 @@ def test_best_subset_against_all_subsets(m, alpha):
     assert len(indices) <= m and (np.diff(indices) > 0).all()
 
 
+@pytest.mark.parametrize("poor", [0, 10])  # more answers: 78 pairs, of which few are compared
 @pytest.mark.parametrize("alpha", [0.3, 0.7, 2.5, 4.5, 9.0])
-def test_of_sets_that_differ_in_the_order_of_objectives_the_first_is_the_best(alpha):
+def test_of_sets_that_differ_in_the_order_of_objectives_the_first_is_the_best(alpha, poor):
     """With the first two objectives swapped the pairs (2, 0) and (2, 1) are the same, and so are
     the weights. A sum over points told them apart, now so and now so.
     """
     R = np.array([[1, 0.2, 0.3, 1], [0.2, 1, 0.3, 1], [0.7, 0.7, 1, 0.5]])
+    R = np.vstack([*R, *([-i, -i, 0, 1 + i / 100] for i in range(1, poor + 1))])
     best = metrics.best_subset(R, 2, alpha, points=2048)
     assert best.indices.tolist() == [0, 2]
     assert best.value == vpo.exact_set_reward(R[[0, 2]], alpha, points=2048)
