@@ -99,7 +99,6 @@ def front_rewards(maze: Maze, reward_mode: str, gamma: float) -> np.ndarray:
 
     A route of T moves returns gamma^(T - 1) times its reward vector, paid on its last move.
     """
-    check_reward_mode(reward_mode)
     return _Search(maze, reward_mode).front(gamma).rewards
 
 
@@ -252,8 +251,7 @@ def _tallies(sizes):
     sets = np.arange(1 << sum(sizes))
     columns, low = [], 0
     for size in sizes:
-        part = (sets >> low) & ((1 << size) - 1)
-        columns.append(sum((part >> i) & 1 for i in range(size)) + np.zeros_like(sets))
+        columns.append(sum((sets >> low + i) & 1 for i in range(size)) + np.zeros_like(sets))
         low += size
     shape = [size + 1 for size in sizes]
     counts = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

@@ -8,6 +8,7 @@ from scipy.stats import ttest_1samp, ttest_ind
 
 from vpo_lite import intervals
 from vpo_lite.metrics import best_at_k, pass_at_k, preferences
+from vpo_lite.randomness import generator
 from vpo_lite.search import best_of
 
 RNG = np.random.default_rng(0)
@@ -68,6 +69,8 @@ def test_preferences_are_weights_that_no_run_shares():
     found = preferences(4)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     assert (found >= 0).all() and (found == preferences(4)).all()
+    key = ("held-out preferences", 0, 4)  # frozen: stored figures were measured under these
+    assert (found == generator(0, *key).dirichlet(np.ones(4), size=50)).all()
     assert abs(found.mean(axis=0) - 0.25).max() < 0.1
 
 
@@ -233,12 +236,15 @@ def test_a_kind_with_few_seeds_beside_one_with_more(seeds):
 def test_what_knows_nothing_of_a_source_leaves_it_out():
     known, unknown = intervals.noise([1.0, 2.0]), intervals.noise([1.0])
     assert intervals.t_interval(1.5, [known, unknown]) == intervals.t_interval(1.5, [known])
-    assert intervals.pooled([[1.0], [2.0]], 1) == unknown == (0.0, 0)
+    assert intervals.pooled([[1.0], [2.0]], 1) == unknown == intervals.total([]) == (0.0, 0)
+    assert known == (0.25, 1)  # 0.5 / 2
     assert intervals.t_interval(0.25, [unknown]) == (-np.inf, np.inf)  # one run on one problem
     alike = [0.1] * 3, [0.3 - 0.2, 0.4 - 0.3, 0.7 - 0.6]  # the mean of each is rounded
     for values in alike:
         assert intervals.t_interval(0.25, [intervals.noise(values)]) == (0.25, 0.25)
     assert intervals.pooled(alike, 1) == (0.0, 4)
+    assert intervals.noise([1e6 * (0.1 + 0.2), 1e6 * 0.3]).variance == 0
+    assert intervals.noise([1, 1 + 1e-10]).variance > 0
 
 
 @pytest.mark.slow

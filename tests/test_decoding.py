@@ -272,6 +272,14 @@ def test_a_token_of_a_large_vocabulary_is_where_its_probabilities_add_up_to_u(si
     assert (drawn == expected)[far].all() and abs(drawn - expected)[~far].max(initial=0) < size
 
 
+def test_logits_in_half_precision_are_divided_and_added_up_in_single_precision():
+    logits = torch.tensor(np.random.default_rng(0).normal(0, 4, (1, 300))).bfloat16()
+    done = drawing.Drawing(np.full((1, 1, 1), 0.9), [0], 0, 0.7, torch.device("cpu"))
+    done.draw(logits)
+    expected = torch.log_softmax(logits.double() / 0.7, -1)[0, done.tokens[0, 0]]
+    assert done.logprobs.item() == pytest.approx(expected.item(), abs=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_the_ends_of_a_large_vocabulary(dtype):
     """The first and the last number in [0, 1) draw tokens that can be drawn: 700 and 1500."""

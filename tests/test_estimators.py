@@ -1,6 +1,7 @@
 """The methods against brute force, values by hand and what their definitions promise."""
 
 import functools
+import inspect
 import math
 import types
 import warnings
@@ -37,6 +38,11 @@ def test_a_recombined_group_is_compared_by_vpos_number(seed):
         how = dict(weights=weights, alpha=alpha)
         ours, vpos = (vpo.advantages(name, R, **how) for name in ("vpo_recombined", "vpo"))
         assert np.array_equal(ours, vpos)
+
+
+def test_advantages_and_estimate_are_asked_alike():
+    asked = [inspect.signature(f).parameters for f in (vpo.advantages, estimators.estimate)]
+    assert asked[0] == asked[1]
 
 
 def test_methods_that_differ_in_training_alone_say_so():
@@ -103,6 +109,25 @@ def test_scores_that_spread_less_than_the_floor_are_equal_at_any_eps(method):
     unit = 1e-7 if method == "max_at_k" else 1  # it does not divide by the spread
     assert found[1] == pytest.approx(unit * found[0], rel=1e-6) and (found[0] != 0).all()
     assert (found[2] == 0).all()
+
+
+def test_what_rounding_hides_depends_on_the_rewards_and_weights_of_the_group():
+    """It is 1e-12 of the score that the largest rewards make without cancelling."""
+
+    def group(spread, size=1e6, other=1e6):
+        return [[[size, other]], [[size + 2 * spread, other]]]
+
+    def silent(W, *groups):
+        return (vpo.advantages("vpo", groups, weights=np.array(W, float)) == 0).all(axis=1).tolist()
+
+    first, both = [[1, 0], [1, 0]], [[1, 1]]
+    assert silent(first, group(0.5e-6), group(1.5e-6)) == [True, False]  # of 1e6
+    balanced = (group(x, other=-1e6) for x in (1.5e-6, 2.5e-6))
+    assert silent(both, *balanced) == [True, False]  # of 2e6
+    assert silent(first, group(1.5e-6, other=1e9), group(1, 1e9)) == [False, False]
+    cancelled = np.array([[[[1e6, -1e6, 0]], [[1e6 + 4e-6, -1e6, 0]]]])
+    assert (vpo.advantages("vpo", cancelled) == 0).all()  # scores of 0 and 1.3e-6
+    assert zscore([[1e9, 2e9], [0, 1e-6]], 0) == pytest.approx(np.array([[-1, 1], [-1, 1]]))
 
 
 @pytest.mark.parametrize("method", vpo.METHODS)
@@ -291,6 +316,8 @@ def test_vpo_worked_by_hand():
     U = np.array([3 / 4, 1 / 2, 0, 3 / 5])
     assert rollout_scores("vpo", R)[0] == pytest.approx(U, abs=1e-12)
     assert vpo.advantages("vpo", R)[0] == pytest.approx((U - U.mean()) / (U.std() + 1e-6), abs=1e-9)
+    # at a large alpha all weights are 1/2
+    assert rollout_scores("vpo", R, alpha=1e6)[0] == pytest.approx([0.5, 0.5, 0, 0.6], abs=1e-3)
     W = np.array([[[1, 0], [0.5, 0.5]]])
     assert rollout_scores("vpo", R, weights=W)[0] == pytest.approx([0.75, 0.75, 0, 0.6])
 
@@ -382,6 +409,11 @@ def test_max_at_k_and_the_z_score_take_whole_numbers_and_lists():
         assert zscore(r, 0) == pytest.approx(np.array([-1, 0, 1]) * 1.5**0.5)
 
 
+def test_scores_closer_than_four_standard_errors_are_equal():
+    x, error = [[0, 3.9], [0, 4.1], [0, 0.9]], [[1, 0.5], [0.5, 1], [0.2, 0.2]]
+    assert zscore(x, 0, error=error) == pytest.approx(np.array([[0, 0], [-1, 1], [-1, 1]]))
+
+
 @pytest.mark.parametrize(("G", "k"), [(2, 1), (3, 2), (4, 2), (5, 2), (8, 4)])
 def test_max_at_k_takes_the_best_of_half_the_group_and_of_two_at_least(G, k):
     r = rng(G).random((1, G))
@@ -438,10 +470,10 @@ def test_max_at_k_may_be_whitened_and_equal_successes_leave_nothing():
     in the loss decides. Where k rollouts always hold a success, rounding is no advantage.
     """
     R = rng().random((3, 48, 1, 1))
-    A = vpo.advantages("max_at_k", R, k=24)
-    assert vpo.advantages("max_at_k", R, k=24, eps=0, whiten=True) == pytest.approx(
-        A / np.sqrt((A**2).mean())
-    )
+    A = vpo.advantages("max_at_k", R, k=12)
+    found = estimators.estimate("max_at_k", R, k=12, w_star=[2], eps=0, whiten=True)
+    assert found.advantage == pytest.approx(A / np.sqrt((A**2).mean()))
+    assert found.score == pytest.approx(2 * R[..., 0, 0])
     often = (np.arange(48) < 29).astype(float).reshape(1, 48, 1, 1)
     assert (vpo.advantages("max_at_k", often, k=24) == 0).all()
     assert (vpo.advantages("max_at_k", often[:, 20:], k=2) != 0).all()
@@ -531,6 +563,8 @@ RETURNED = {  # by a method of a reader's own, for R (2, 4, 3, 3)
         lambda R: (R[..., 0, 0], R[..., 0, 0] * np.nan),
         "advantage of method 'mine' holds 8 v",
     ),
+    "nothing": (lambda R: (R[:0, 0, 0, 0],) * 2, "has shape (0,): expected (2, 4)"),
+    "too much": (lambda R: (R[..., 0, 0], 0 * R[..., 0, 0] - 2e30), "is up to 2e+30: a loss in fl"),
 }
 
 
@@ -575,6 +609,8 @@ def test_a_method_of_ones_own_has_a_name_of_its_own():
     assert estimators.method()(moved) is estimators.METHODS["moved"].estimate  # cell became a file
     with pytest.raises(ValueError, match="weights = 'several': expected one of none, one, many"):
         estimators.method(weights="several")(grpo)
+    with pytest.raises(ValueError, match="z_score = 'no': expected True or False"):
+        estimators.method(z_score="no")
 
 
 def test_what_a_method_lacks_is_said_when_it_is_registered():

@@ -302,6 +302,7 @@ def test_small_and_large_rewards_keep_their_relative_precision():
     for factor in (1e-300, 1e-150, 1e-9, 1e9, 1e99):
         scaled = exact_set_reward(R * factor) / factor
         assert scaled == pytest.approx(exact_set_reward(R), rel=1e-12)
+    assert exact_set_reward(np.eye(2) * 2.0**-1060) == 0.75 * 2.0**-1060  # a subnormal number
 
 
 def test_alpha_one_survives_the_rounding_of_a_logarithmic_slider():
@@ -465,6 +466,8 @@ def test_win_shares_over_points_add_up_to_one_even_where_answers_tie():
     shares = exact_shares(R, alpha=0.001)
     assert shares.sum() == pytest.approx(1, abs=1e-12)
     assert shares == pytest.approx([2 / 3, 1 / 3], abs=0.02)  # ties are won by the first
+    both = exact_shares([R, R[::-1]], alpha=0.001)
+    assert (both == [shares, exact_shares(R[::-1], alpha=0.001)]).all()
 
 
 def test_win_shares_take_as_many_points_as_they_are_told():

@@ -44,6 +44,7 @@ def test_pass_at_k_is_best_at_k_of_successes():
                 assert vpo.pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-12)
     assert vpo.pass_at_k(np.array([4, 4]), np.array([0, 1]), 2).tolist() == [0, 0.5]
     assert vpo.pass_at_k(3000, 1, 1500) == 0.5
+    assert vpo.pass_at_k(10_000, 2500, 1) == 0.25  # the most answers
 
 
 # ---- diversity ----
@@ -145,6 +146,7 @@ def test_hypervolume_counts_the_cells_of_a_grid_in_four_dimensions():
 
 
 def test_hypervolume_of_the_front_is_one():
+    assert vpo.hypervolume([[0, 1], [1, 0]]) == 0
     assert vpo.hypervolume(FRONT, FRONT) == 1
     assert vpo.hypervolume([[0.6, 0.6]], FRONT) == pytest.approx(
         1.0
@@ -178,15 +180,24 @@ def test_best_subset_against_all_subsets(m, alpha):
     assert len(indices) <= m and (np.diff(indices) > 0).all()
 
 
+@pytest.mark.parametrize("poor", [0, 10])  # more answers: 78 pairs, of which few are compared
 @pytest.mark.parametrize("alpha", [0.3, 0.7, 2.5, 4.5, 9.0])
-def test_of_sets_that_differ_in_the_order_of_objectives_the_first_is_the_best(alpha):
+def test_of_sets_that_differ_in_the_order_of_objectives_the_first_is_the_best(alpha, poor):
     """With the first two objectives swapped the pairs (2, 0) and (2, 1) are the same, and so are
     the weights. A sum over points told them apart, now so and now so.
     """
     R = np.array([[1, 0.2, 0.3, 1], [0.2, 1, 0.3, 1], [0.7, 0.7, 1, 0.5]])
-    assert metrics.best_subset(R, 2, alpha, points=2048).indices.tolist() == [0, 2]
+    R = np.vstack([*R, *([-i, -i, 0, 1 + i / 100] for i in range(1, poor + 1))])
+    best = metrics.best_subset(R, 2, alpha, points=2048)
+    assert best.indices.tolist() == [0, 2]
+    assert best.value == vpo.exact_set_reward(R[[0, 2]], alpha, points=2048)
     again = metrics.best_subset(R[:, [1, 0, 3, 2]], 2, alpha, points=2048)
     assert again.indices.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("second, best", [(0.1 + 0.2, 0), (0.3 + 1e-10, 1)])
+def test_of_sets_that_rounding_tells_apart_the_first_is_the_best(second, best):
+    assert vpo.best_subset([[0, 0.3], [second, 0]], 1).indices.tolist() == [best]
 
 
 def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
@@ -196,6 +207,12 @@ def test_best_subset_of_many_answers_is_greedy_and_keeps_its_promise():
     assert value == pytest.approx(float(vpo.exact_set_reward(corners[indices])))
     assert value > (1 - 1 / np.e) * float(vpo.exact_set_reward(corners))
     assert value >= vpo.best_subset(corners, 2)[1]
+
+
+def test_greedy_takes_answers_that_add_nothing_last_and_in_their_order():
+    R = np.array([[0.1, 0.2], [0, 1], [0.3, 0.3], [1, 0]])
+    order = metrics._greedy(R, 4, 1.0).tolist()
+    assert set(order[:2]) == {1, 3} and order[2:] == [0, 2]
 
 
 def test_best_subset_is_a_record_of_indices_and_value():
@@ -209,6 +226,7 @@ def test_as_sets_cuts_a_group_into_runs_of_answers():
     assert sets.shape == (2, 3, 2) and sets.reshape(-1).tolist() == list(range(12))
     assert (as_sets(rewards.reshape(1, 7, 2), 7) == rewards.reshape(1, 7, 2)).all()
     assert as_sets(rewards, 9).shape == (1, 7, 2)
+    assert as_sets(rewards[:1], 9).tolist() == [[[0, 1]]]
 
 
 def test_price_of_conflict_ends_at_one():
@@ -240,6 +258,7 @@ def test_price_of_conflict_is_judged_at_its_alpha(alpha):
         (lambda: vpo.best_at_k(3.0, 1), "scores has shape ()"),
         (lambda: vpo.pass_at_k(4, 5, 1), "c = 5"),
         (lambda: vpo.pass_at_k(4, 1, 5), "k = 5"),
+        (lambda: vpo.pass_at_k([4, 4], [1, 5], 1), "c = [1, 5]"),
         (lambda: vpo.diversity([1, 2]), "R has shape (2,)"),
         (lambda: vpo.diversity(FRONT, [True]), "valid has shape (1,)"),
         (lambda: vpo.coverage(FRONT, FRONT[:, :1]), "front has shape (3, 1)"),
@@ -247,6 +266,9 @@ def test_price_of_conflict_is_judged_at_its_alpha(alpha):
         (lambda: vpo.coverage(FRONT, FRONT[0]), "front has shape (2,)"),
         (lambda: vpo.coverage(FRONT, FRONT, alpha=-2), "alpha = -2"),
         (lambda: vpo.hypervolume(FRONT, [[1, 0]]), "hypervolume 0"),
+        (lambda: vpo.hypervolume([[[1e-160] * 2], [[1] * 2]]), "beyond the range of a float"),
+        (lambda: vpo.hypervolume([[[1e90] * 4], [[1] * 4]]), "beyond the range of a float"),
+        (lambda: metrics.preferences(2, 0), "count = 0"),
         (lambda: front_share(FRONT, np.ones((1, 3))), "front has shape (1, 3)"),
         (lambda: price_of_conflict(FRONT, "12"), "sizes = '12': expected a list"),
         (lambda: price_of_conflict(FRONT, b""), "sizes = b'': expected a list"),

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import vpo_lite as vpo
+from vpo_lite import objective
 from vpo_lite.exact import exact_set_reward
 from vpo_lite.objective import _dirichlet, nondominated, winners
 from vpo_lite.randomness import generator
@@ -25,6 +26,14 @@ def test_winners_take_the_first_of_equals():
     assert set(who.tolist()) == {0, 1, 3}
 
 
+@pytest.mark.parametrize(
+    "second, who", [(0.5e-12, 0), (1.5e-12, 0), (2.5e-12, 1), (1e-9, 1)], ids=str
+)
+def test_scores_within_a_millionth_of_a_millionth_of_the_largest_are_equal(second, who):
+    """The largest that this set could have under these weights is 1 * 1 + 1 * 1."""
+    assert winners([[1.0, 0.0], [1.0 + second, 0.0]], [[1.0, 1.0]]).tolist() == [who]
+
+
 def test_winners_keep_the_leading_dimensions():
     R, W = rng().random((4, 5, 3, 2)), rng().dirichlet([1, 1], size=(4, 7))
     who = winners(R, W)
@@ -32,7 +41,9 @@ def test_winners_keep_the_leading_dimensions():
     assert who[2, 3, 6] == (R[2, 3] @ W[2, 6]).argmax()
 
 
-def test_nondominated_against_its_definition():
+@pytest.mark.parametrize("block", [objective.BLOCK, 1])  # 1: answer by answer
+def test_nondominated_against_its_definition(block, monkeypatch):
+    monkeypatch.setattr(objective, "BLOCK", block)
     R = rng().integers(0, 3, (200, 5, 3))
     for r, mask in zip(R, nondominated(R), strict=True):
         for i in range(5):
@@ -158,6 +169,13 @@ def test_bad_input_is_refused_in_one_line_that_names_it(call, words):
 def test_a_point_in_the_corner_of_the_cube_is_a_weight(alpha):
     """A Sobol point may have the coordinate 0, whose logarithm is no number."""
     assert _dirichlet(np.zeros((1, 3)), alpha) == pytest.approx(np.full((1, 3), 1 / 3))
+
+
+def test_small_weights_keep_their_ratio_where_they_are_taken_from_logs():
+    """Near 0 a Gamma variable grows as u^(1/alpha). At 0.1006 it is 1e-100."""
+    u = np.array([[0.0995, 0.1000], [0.1002, 0.1010], [0.1010, 0.1015]])
+    ratio = np.divide(*_dirichlet(u, 0.01).T)
+    assert ratio == pytest.approx((u[:, 0] / u[:, 1]) ** 100, rel=1e-9)
 
 
 def test_weights_that_rounding_put_below_zero_are_weights():

@@ -921,6 +921,13 @@ def test_few_problems_come_in_epochs_each_once_and_never_in_one_order(prompts):
     assert [s for i in range(steps) for s in seeds_of_step(Few(), 1, i, prompts)] != seen
 
 
+@pytest.mark.parametrize("n, in_epochs", [(2**19, True), (2**19 + 1, False)])
+def test_up_to_524_288_problems_come_in_epochs(n, in_epochs, monkeypatch):
+    monkeypatch.setattr(Few, "seeds", {"train": range(n)})
+    independent = [vpo.randomness.integer(0, "instance", 0, str(slot)) % n for slot in range(3)]
+    assert (seeds_of_step(Few(), 0, 0, 3) != independent) == in_epochs
+
+
 def test_generated_problems_are_drawn_independently():
     """As before, so stored runs stay what they are. Of 990,000 problems 2,000 draws meet few twice:
     about 2000^2 / 2 / 990000 = 2.

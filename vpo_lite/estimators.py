@@ -241,12 +241,10 @@ def estimate(
     check_truth(whiten, "whiten")
     if whiten:
         check_whiten(method)
-        credit = dict(weights=weights, alpha=alpha, w_star=w_star, k=k, eps=eps, groups=groups)
+        credit = dict(w_star=w_star, k=k, eps=eps, groups=groups)
         score, advantage = estimate(method, R, **credit)
         # Their mean is 0 in each group already, so groups without advantages keep none.
         return Estimate(score, advantage / (np.sqrt(np.mean(advantage**2)) + max(eps, 1e-300)))
-    if k is not None:
-        check_whole(k, "k")
     settings = dict(alpha=alpha, k=k, eps=eps)
     if groups is not None:
         return _group_by_group(method, R, groups, weights, w_star, settings)
@@ -310,7 +308,7 @@ def _checked_weights(method, weights, shape):
         return None
     if weights is not None:
         weights = check_weights(weights, "weights")
-        if weights.shape == (1, d) and drawn == "one" and P == 1:
+        if weights.shape == (1, d) and P == 1:
             weights = weights[None]
     if drawn == "one" and (weights is None or weights.shape != (P, 1, d)):
         given = "is missing" if weights is None else f"has shape {weights.shape}"
@@ -652,7 +650,7 @@ def _per_prompt(values, name, labels, shared):
     parts = [check_finite(x, f"{name}[{p}]", 0, LARGEST_WEIGHT) for p, x in enumerate(values)]
     if len({part.shape for part in parts}) == 1 and parts[0].ndim == shared - 1:
         return [np.array(parts)] * len(labels)
-    if len(parts) != len(labels) or any(part.ndim < shared for part in parts):
+    if len(parts) != len(labels):
         form = {1: "(d,)", 2: "(K, d)"}[shared]
         raise ValueError(
             f"{name} has shapes {shown([part.shape for part in parts])}: expected one array {form} "

@@ -370,7 +370,6 @@ def _greedy(R, m, alpha):
     K = 2 ** min(14, max(8, (BLOCK // len(R)).bit_length() - 1))
     rng = np.random.default_rng(0)
     W = sample_weights(K, R.shape[1], alpha, rng=rng, method=sampling_method(alpha))
-    R = R / abs(R).max()
     scores, best, chosen = R @ W.T, np.full(K, -np.inf), []
     while len(chosen) < m:
         means = np.maximum(scores, best).mean(axis=1)

@@ -196,7 +196,7 @@ def _reduced(R, W, reduce):
     """What `reduce` makes of the scores w_j . r_i (..., m, K); in halves where they are many."""
     *lead, m, d = R.shape
     *prefix, K, _ = W.shape
-    if not lead or R.size // d * K <= 16 * BLOCK:
+    if R.size // d * K <= MOST_VALUES:  # always so for a single set: see `_fitting`
         answers = prod(lead[len(prefix) :]) * m  # -1 would fail for no sets
         flat = R.reshape(*prefix, answers, d) @ np.swapaxes(W, -1, -2)  # one product per W
         return reduce(flat.reshape(*lead, m, K), R, W)
