@@ -136,7 +136,7 @@ def test_a_damaged_folder_goes_on_or_is_refused_and_stays(
     begun, tmp_path, monkeypatch, capsys, seed
 ):
     rng = random.Random(seed)
-    monkeypatch.setattr(module, "_updates", lambda *_: iter(()))
+    monkeypatch.setattr(module, "_updates", lambda *_: (x for x in ()))
     monkeypatch.setattr(module, "finish", lambda *_: {})
     files = dict(begun)
     name = rng.choice(sorted(files))
