@@ -27,6 +27,7 @@ from vpo_lite.studies.results import BUDGETS, SHIPPED
 SHORT = {"vpo": "VPO", "grpo_x3": "GRPO", "max_at_k": "Max@k"}
 THREE, PAIR = tuple(SHORT), ("vpo", "grpo_x3")
 RATED = ("programs", "paper-9x9", "hard-8x8", "hops")  # these have all seeds at some rates
+LARGE = "programs-large"
 PAGE = Path(__file__).parents[2] / "notebooks" / "STUDY.md"
 TABLE = re.compile(r"(<!-- (.+?) -->\n)((?:\|.*\n)*)")
 # Of the paper: the project's page [W], and its plots, digitised (pass@k +-.003) [F].
@@ -118,27 +119,19 @@ def at_those_rates(name: str):
     return at_rates(name, {kind: by_all_seeds(study, kind) for kind in THREE})
 
 
-def every_rate() -> str:
-    """The three at every learning rate of four studies, as a Markdown table."""
+def every_rate(names=RATED) -> str:
+    """The three at every learning rate of these studies, as a Markdown table."""
     lines = []
-    for name in RATED:
+    for name, kind in product(names, THREE):
         study = read(name)
-        for kind in THREE:
-            chosen = results.chosen_rate(study, SHIPPED / name, kind)
-            best = by_all_seeds(study, kind)
-            rows = tables.at_every_rate(study, SHIPPED / name, kind, ["any@1", "any@30"])
-            for lr, row in rows.items():
-                rate = f"**{lr:g}**" if lr == best else f"{lr:g}"
-                numbers = [row.validation, *row.figures.values()]
-                lines.append(
-                    [
-                        f"`{name}`",
-                        SHORT[kind],
-                        rate + " *" * (lr == chosen),
-                        str(row.runs),
-                        *(f"{x:.3f}" for x in numbers),
-                    ]
-                )
+        chosen = results.chosen_rate(study, SHIPPED / name, kind)
+        best = by_all_seeds(study, kind)
+        rows = tables.at_every_rate(study, SHIPPED / name, kind, ["any@1", "any@30"])
+        for lr, row in rows.items():
+            rate = f"**{lr:g}**" if lr == best else f"{lr:g}"
+            numbers = [f"{x:.3f}" for x in (row.validation, *row.figures.values())]
+            rate += " *" * (lr == chosen)
+            lines.append([f"`{name}`", SHORT[kind], rate, str(row.runs), *numbers])
     heads = ["task", "method", "lr", "runs", "validation", "any@1", "any@30"]
     return markdown_table(heads, lines)
 
@@ -379,6 +372,7 @@ def table(command: str) -> str | None:
     made = {
         "beside the paper": beside_the_paper,
         "every learning rate": every_rate,
+        "larger batches": lambda: every_rate((LARGE,)),
         "rates of all seeds": rates_of_all_seeds,
         "rates chosen anew": rates_chosen_anew,
         "leads with rates chosen anew": leads_with_rates_chosen_anew,
