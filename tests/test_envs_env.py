@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import envs
@@ -105,13 +105,19 @@ def test_episode_by_hand():
     env = gymnasium.make("envs/Maze-v0", maze=Maze.from_text("S # G\n. L E", budget=5))
     assert type(env.unwrapped) is MazeEnv
     observation, info = env.reset(seed=3)
+    assert env.observation_space == Dict(
+        grid=Box(0, 7, (2, 3), np.int8),
+        position=MultiDiscrete([2, 3]),
+        steps_left=Discrete(6),
+        taken=MultiBinary(2),
+    )
     assert (
         observation["grid"].tolist() == [[1, 7, 3], [0, 5, 2]]
         and observation["grid"].dtype == np.int8
     )
     assert observation["position"].tolist() == [0, 0] == observation["taken"].tolist()
     assert observation["steps_left"] == 5
-    assert info["vector_reward"].tolist() == [0, 0, 0, 0]
+    assert info["vector_reward"].tolist() == [0, 0, 0, 0] and info["is_success"] is False
     seen = []
     for action in (3, 1, 3, 3):  # a bump, then down and through the lava
         observation, reward, terminated, truncated, info = env.step(action)
@@ -135,6 +141,9 @@ def test_episode_by_hand():
 
 def test_the_budget_truncates_and_pays_nothing():
     env = MazeEnv(maze="S . . E", scalarize=EQUAL)
+    assert env.steps_left == env.maze.budget  # it can be drawn before it begins
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"step\(\) before reset\(\)"):
+        env.step(0)
     env.reset()
     steps = 0
     truncated = False

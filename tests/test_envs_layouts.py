@@ -156,7 +156,7 @@ def kept(maze):
 def test_no_path_to_treasure_leads_through_the_exit(monkeypatch):
     """Layouts of one's own keep this, also as a preset of one's own; as one of the frozen ones this
     would not."""
-    few = dict(walls=(7, 9), gold=(1, 1), diamonds=(1, 1), lava=(1, 1))
+    few = dict(walls=(7, 9), gold=(1, 3), diamonds=(1, 3), lava=(1, 1))  # some off their corners
     layout = envs.Layout("q", size=5, slack=0, **few)
     mazes = [envs.generate(layout, seed) for seed in range(150)]
     monkeypatch.setitem(envs.PRESETS, "q", layout)
@@ -277,17 +277,20 @@ def test_layouts_of_every_size(size):
         ({"size": 6.0}, "size: got 6.0"),
         ({"walls": (9, 6)}, "walls: got (9, 6), expected (least, most)"),
         ({"walls": 7}, "walls: got 7"),
+        ({"walls": (1, 2, 3)}, "walls: got (1, 2, 3)"),
+        ({"walls": (6, 9.0)}, "walls: got (6, 9.0)"),
         ({"gold": (2, 7)}, "gold: got (2, 7), expected (least, most) with 0 <= least <= most <= 6"),
         ({"gold": (0, 2)}, "treasure_on_corner: needs at least one gold"),
         ({"gold": (5, 6), "diamonds": (5, 6), "lava": (3, 6)}, "up to 18 items together"),
         ({"slack": -1}, "slack: got -1"),
+        ({"slack": 25}, "slack: got 25, expected a whole number from 0 to 24"),
         ({"largest_budget": 9}, "largest_budget: got 9, expected None or a whole number from 10"),
         ({"name": 3}, "name: got 3"),
         ({"bonus": 1}, "bonus: got 1, expected True or False"),
         (dict(gold=(0, 0), diamonds=(0, 0), treasure_on_corner=False), "with one kind alone"),
         (
-            dict(size=5, lava=(2, 3), tempting_lava=False),
-            "at size=5 only 1 squares lie two or more off the border",
+            dict(size=6, lava=(5, 6), tempting_lava=False),
+            "at size=6 only 4 squares lie two or more off the border",
         ),
     ],
 )
@@ -295,6 +298,12 @@ def test_layouts_that_cannot_be_are_refused(changes, message):
     with pytest.raises(ValueError) as error:
         envs.Layout(**changes)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_ends_of_the_ranges_are_allowed():
+    """Two kinds of items, the shortest path, and as many items as the exact front takes."""
+    assert envs.Layout(lava=(0, 0), slack=0, largest_budget=10).largest_budget == 10
+    assert envs.Layout(gold=(1, 6), diamonds=(1, 6), lava=(0, 4)).lava == (0, 4)
 
 
 def test_a_layout_that_admits_no_maze_says_so():
@@ -310,12 +319,13 @@ def test_lava_that_does_not_fit(monkeypatch):
     """Tempting lava is drawn anew; lava inside is as much as there is room for, from its least on.
     It was less, down to none.
     """
-    few = dict(gold=(1, 1), diamonds=(1, 1))
-    inside = envs.Layout(size=5, walls=(2, 4), lava=(1, 2), tempting_lava=False, **few)
-    assert envs.generate(inside, 0).lava == ((2, 2),)  # two squares off the border
+    monkeypatch.setattr(envs.generator._Draws, "between", lambda self, span: span[1])  # the most
     monkeypatch.setattr(envs.generator, "ATTEMPTS", 20)
+    few = dict(gold=(1, 1), diamonds=(1, 1))
+    inside = envs.Layout(size=5, walls=(2, 4), lava=(1, 3), tempting_lava=False, **few)
+    assert envs.generate(inside, 0).lava == ((2, 2),)  # two squares off the border
     with pytest.raises(ValueError, match="20 draws from"):  # 11 squares are left
-        envs.generate(envs.Layout(size=4, walls=(1, 1), lava=(12, 12), **few), 0)
+        envs.generate(envs.Layout(size=4, walls=(1, 1), lava=(1, 12), **few), 0)
 
 
 @pytest.mark.slow

@@ -175,15 +175,19 @@ def test_a_drawn_maze_says_which_rules_it_breaks():
     assert list(inside.values())[:2] == [False, True]
     both = Maze.from_text("S . G\n. . .\nD . E", budget=20).describe()
     assert list(both.values()) == [True, True, True, True, False, None, False, False]
-    aside = Maze.from_text("S . E\n. . .\n. . L").describe()
-    assert list(aside.values()) == [False, None, True, None, None, False, None, False]
+    between = Maze.from_text("S . G\n# . #\nD . E", budget=8).describe()  # in one order, in 8 steps
+    assert list(between.values())[:5] == [True, True, True, True, False]
+    aside = Maze.from_text("S L E\n. . .\n. . L\nG . .").describe()  # one of two on the path
+    assert list(aside.values())[:6] == [False, False, True, None, None, False]
     burning = Maze.from_text("S L E", budget=2).describe()
     assert list(burning.values()) == [True, None, False, None, None, True, None, False]
     for kind in "GD":  # treasure of one kind alone
         one = Maze.from_text(f"S . {kind}\n. . .\n. . E").describe()
         assert list(one.values()) == [True, False, True, None, None, None, None, False]
-    strewn = Maze.from_text("S . . G\n. D . .\n. . . .\n. . . .\n. . . E")  # diamonds near S
+    strewn = Maze.from_text("S . . G\n. D . .\n. . . .\n. . . .\nD . . E")  # one diamond near S
     assert list(strewn.describe().values())[:5] == [True, False, True, None, None]
+    row = Maze.from_text("G D S E .").describe()  # both near one corner
+    assert list(row.values())[:2] == [False, False]
     walled = Maze.from_text("S . . G #\n. . . . .\n. . . . .\nD . . . E", budget=40)
     assert list(walled.describe().values())[:5] == [True, True, True, False, True]
 
