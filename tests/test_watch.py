@@ -13,12 +13,12 @@ import vpo_lite as vpo
 from vpo_lite.lab.session import Session
 from vpo_lite.lab.words import status_line
 from vpo_lite.tasks import Prompt, Task
-from vpo_lite.training.watch import Watch, cut_off, wrote_on
+from vpo_lite.training.watch import Watch, cut_off, faults, wrote_on
 
 NEVER = "no answer earned more than a worthless one in b: nothing can be reinforced in it yet"
 SAME = "all answers to a problem earn the same in b: this does not say which answer is better"
 SCALE = "the components differ in scale: a reaches 50 above a worthless answer, b 1. Under nearly"
-BELOW = "25.0% of the answers earned less in some objective than a missing answer does, so"
+BELOW = "24.0% of the answers earned less in some objective than a missing answer does, so"
 ABOVE = "50.0% of the answers beat the front: no point of it is as good in every objective"
 SEEDS = {"train": range(10_000, 10_100), "held_out": range(4)}
 
@@ -78,12 +78,12 @@ def test_each_fault_is_said_once_after_fifty_answers(rows, known, said):
     task.known = known
     watch = Watch(task)
     assert watch.look([scored(task, rows, 48)]) == [] == [*watch.now]
-    found = watch.look([scored(task, rows, 4)])
+    found = watch.look([scored(task, rows, 2)])
     assert len(found) == len(said)
     for one, expected in zip(found, said, strict=True):
         assert one.startswith(expected)
     assert watch.look([scored(task, rows, 8)]) == [], "it was said before"
-    assert len(watch.now) == len(said) and watch.asked == 60
+    assert len(watch.now) == len(said) and watch.asked == 58
 
 
 def test_what_later_answers_mend_does_not_hold_any_more():
@@ -109,6 +109,19 @@ def test_answers_that_cannot_be_read_are_told_alone():
     assert small.look([few, unread]) == []
     read = Watch(Pairs())
     assert read.look([scored(None, [(1, 0)], 7), unread]) == []
+
+
+def test_what_is_reached_counts_from_the_worst_vector():
+    class Debts(Pairs):
+        def worst(self, instance):
+            return np.array([-5, -5])
+
+    assert Watch(Debts()).look([scored(None, [(-1, -5), (-2, -5)], 60)]) == [NEVER]
+
+
+def test_half_of_the_answers_may_be_repeats():
+    assert not faults(Pairs(), {"same_effect_rate": 0.5})
+    assert [*faults(Pairs(), {"same_effect_rate": 0.51})] == ["alike"]
 
 
 def test_a_policy_made_for_its_task_may_miss_an_objective():

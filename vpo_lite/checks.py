@@ -55,7 +55,7 @@ def shown(value, most: int = 60) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """A text in one line, cut where it is long. A terminal does not obey its control characters.
 
-    >>> shortened("to   be\\nor not"), shortened("\\033[2J") == r"\\x1b[2J"
+    >>> shortened("to   be\\nor not", 12), shortened("\\033[2J") == r"\\x1b[2J"
     ('to be or not', True)
     """
     line = printable(" ".join(text.split()))
