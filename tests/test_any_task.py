@@ -300,7 +300,7 @@ def test_a_prompt_that_this_model_cannot_read_is_refused(model, monkeypatch, giv
         Learner(config(model))
 
 
-@pytest.mark.parametrize("parsed", [["x"], ["x"] * 4, "abc", None, [{"a": 1}] * 3])
+@pytest.mark.parametrize("parsed", [["x"], ["x"] * 4, "abc", None, ["x", None, 3]])
 def test_a_parser_that_gives_anything_but_m_answers_is_named(monkeypatch, parsed):
     task = Letters()
     monkeypatch.setattr(Letters, "parse", lambda self, x, text, m: parsed)
@@ -315,6 +315,7 @@ def test_a_parser_that_gives_anything_but_m_answers_is_named(monkeypatch, parsed
     [
         ([np.zeros((3, 2))], " of 1 problems: expected 2"),
         ([np.zeros((3, 2)), np.zeros((2, 3))], r"shape \(2, 3\): expected \(3, 3\)"),
+        ([np.zeros((3, 2)), np.zeros((0, 3))], r"shape \(0, 3\): expected \(3, 3\)"),
         ([np.zeros((3, 2)), [[0.0], [0.0, 1.0]]], "no array of numbers: expected"),
         ([np.zeros((3, 2)), [["good"] * 9] * 2], "no array of numbers: expected"),
     ],
@@ -640,6 +641,21 @@ def test_an_error_of_a_tasks_own_code_names_the_call_and_its_line(monkeypatch, f
         read_answers(Faulty(), [2], [["b"]], 1)
     assert str(caught.value).startswith(f"task 'letters': {said}")
     assert str(caught.value).endswith(f" (test_any_task.py, line {number})")
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (None, "did you forget return"),
+        ([1], "expected a hashable value"),
+        (math.nan, "NaN is not equal to itself"),
+        ((1.0, "x", np.float32("nan")), "NaN is not equal to itself"),
+    ],
+)
+def test_an_effect_that_tells_no_repeats_is_named(monkeypatch, effect, said):
+    monkeypatch.setattr(Letters, "same_effect", lambda *_: effect)
+    with pytest.raises(TaskError, match=f"task 'letters': same_effect.*: .*{said}"):
+        read_answers(Letters(), [2], [["b"]], 1)
 
 
 def test_an_error_in_a_task_of_ours_keeps_its_traceback(monkeypatch):

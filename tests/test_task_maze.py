@@ -125,6 +125,7 @@ def test_reward_matrix_worst_for_missing_and_marks_for_repeats():
     )
     assert scored.parsed.tolist() == [[True, True, False], [False, True, True]]
     assert scored.repeats.tolist() == [[False, True, False], [False, False, False]]
+    assert scored.tokens.tolist() == [0, 0] and scored.truncated.tolist() == [False, False]
     vector = envs.score_routes(MAZE, [best])[0]
     assert np.array_equal(scored.rewards[0], [vector, vector, np.zeros(4)])
     trained = scored.for_training(TASK.worst(MAZE))

@@ -789,6 +789,13 @@ def test_a_records_numbers_are_its_json_flattened(tiny):
     without = {name: x for name, x in stored.items() if name != "valid_slots"}  # an older version's
     older = vpo.StepRecord.from_json(without)
     assert older.valid_slots is None and "valid_slots/1" not in older.numbers()
+    seconds = {"seconds": 0.3, "rollout_seconds": 0.2, "scoring_seconds": 0.1}
+    older = vpo.StepRecord.from_json(stored | seconds | {"scoring_seconds": None})
+    assert older.scoring_seconds is None
+    odd = [{"K": K} for K in (0, 2.5, True, "x")]
+    for wrong in (*odd, {"scoring_seconds": 0.25}, {"rollout_seconds": 0.35}):
+        with pytest.raises(DamagedError):
+            vpo.StepRecord.from_json(stored | seconds | wrong)
 
 
 def test_sets_of_single_answers_are_consecutive_and_whole():

@@ -237,7 +237,7 @@ def _scores(task: Task, texts: Sequence[str], vectors, d: int) -> np.ndarray:
 
 def _rows(vectors, count: int) -> Sequence:
     """The vectors one by one, where there is one for each answer."""
-    listed = isinstance(vectors, list | tuple | np.ndarray) and getattr(vectors, "ndim", 1) > 0
+    listed = isinstance(vectors, list | tuple | np.ndarray)
     return vectors if listed and len(vectors) == count else ()
 
 
