@@ -1072,6 +1072,18 @@ def test_the_gradient_of_an_entropy_bonus_is_that_of_the_mean_entropy(tiny, rows
 
 
 @pytest.mark.slow
+def test_the_adapter_is_the_one_of_the_config(tiny):
+    how = dict(rank=3, lora_alpha=5, target_modules="q_proj,v_proj", dtype="bfloat16")
+    policies = [Learner(tiny(seed=seed, **how)).policy for seed in (1, 2)]
+    lora = policies[0].model.peft_config["default"]
+    assert (lora.r, lora.lora_alpha, lora.target_modules) == (3, 5, {"q_proj", "v_proj"})
+    assert policies[0].model.get_base_model().dtype == torch.bfloat16
+    first, second = (next(p for p in x.model.parameters() if p.requires_grad) for x in policies)
+    assert not torch.equal(first, second), "another seed begins elsewhere"
+    assert Learner(tiny(gradient_checkpointing=True)).policy.checkpointing
+
+
+@pytest.mark.slow
 def test_the_optimizer_is_the_one_of_the_config(tiny, monkeypatch):
     """AdamW's first step moves a parameter by at most lr, without weight decay; a changed lr acts
     from the next step.
