@@ -217,7 +217,7 @@ def test_what_it_writes_comes_back_as_it_was(folder):
         ("Write.", (1, 2, 3), {}, "prompts holds the text 'Write.': expected a list of Prompt"),
         (["Write."], (1, 2, 3), {}, "prompts holds the text 'Write.': expected a list of Prompt"),
         ([], (1, 2, 3), {}, "prompts is empty"),
-        (1, (2, 3), {}, r"uniforms of shape \(2, 3\) for 1 prompts: expected an array \(P, G, T\)"),
+        (1, (1, 3), {}, r"uniforms of shape \(1, 3\) for 1 prompts: expected an array \(P, G, T\)"),
         (2, (1, 2, 3), {}, r"uniforms of shape \(1, 2, 3\) for 2 prompts"),
         (1, (1, 2, 0), {}, r"uniforms of shape \(1, 2, 0\)"),
         (1, (1, 2, 3), {"temperature": 0}, "temperature = 0: expected a number of at least 1e-6"),

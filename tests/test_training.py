@@ -604,14 +604,14 @@ def test_a_mini_batch_is_an_update_whose_ratio_is_to_the_policy_that_sampled(tin
 @pytest.mark.slow
 def test_mini_batches_share_tokens_and_figures_as_they_say(tiny):
     """With lr next to 0 no update changes another: means over the updates, sums over the tokens."""
-    cfg = tiny(lr=1e-9, mini_batches=2, kl=0.1)
+    cfg = tiny(lr=1e-9, prompts=4, group_size=2, mini_batches=4, kl=0.1)
     learner = Learner(cfg)
     shaken(learner)
     rollouts = uneven(learner, cfg, LENGTHS)
-    found, losses, norms, kls = update(learner, cfg, rollouts, GAIN), [], [], []
+    found, losses, norms, kls = update(learner, cfg, rollouts, GAIN.reshape(4, 2)), [], [], []
     with torch.no_grad(), learner.policy.reference():
         reference, _ = learner.policy.token_logprobs(rollouts)
-    for rows in HALVES:
+    for rows in ([0, 1], [2, 3], [4, 5], [6, 7]):
         learner.optimizer.zero_grad()
         logp, _ = learner.policy.token_logprobs(rollouts)
         A = torch.tensor(GAIN.reshape(-1, 1), dtype=torch.float32)
@@ -623,7 +623,7 @@ def test_mini_batches_share_tokens_and_figures_as_they_say(tiny):
         norms.append(torch.cat([p.grad.flatten() for p in learner.parameters]).norm().item())
     for name, values in (("loss", losses), ("kl", kls), ("gradient_norm", norms)):
         assert found[name] == pytest.approx(np.mean(values), rel=1e-4), name
-    assert abs(losses[0] - losses[1]) > 1e-3
+    assert abs(np.subtract.outer(losses, losses))[np.triu_indices(4, 1)].min() > 1e-3
 
 
 def test_a_silent_mini_batch_takes_no_step_of_its_own_but_that_of_the_momentum(tiny, monkeypatch):
@@ -1601,10 +1601,12 @@ def test_breaking_off_and_changing_on_the_way(tiny):
         next(steps)
 
 
-def test_a_learners_task_is_not_passed_over_for_another_in_silence(tiny):
+def test_a_learner_takes_no_other_task_and_no_name_of_settings(tiny):
     learner = Learner(tiny())
     with pytest.raises(ValueError, match="a learner has its task"):
         next(train(tiny(), learner=learner, task=MazeTask(maze_seed=7)))
+    with pytest.raises(ValueError, match="config = 'demo': expected a TrainConfig"):
+        next(train("demo", learner=learner))
 
 
 @pytest.mark.parametrize(
