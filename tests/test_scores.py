@@ -24,7 +24,7 @@ def plainly(logits, tokens, temperature):
     return p.gather(-1, tokens[..., None])[..., 0].log(), -(p * p.log()).sum(-1)
 
 
-@pytest.mark.parametrize("block", [1, 2 * B * V, 3 * B * V + 5, 10**6])
+@pytest.mark.parametrize("block", [1, 2 * B * V, 3 * B * V + 5, 4 * B * V, 10**6])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("entropy_gradient", [False, True])
 def test_blocks_give_the_scores_and_gradients_of_the_whole(

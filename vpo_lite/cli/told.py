@@ -181,7 +181,8 @@ def warn_of_trained(task, measured, split: str = "held-out") -> None:
         noun = task.noun
         note(
             f"{'' if whole else 'at least '}{seen:,} of the {len(measured):,} {split} {noun}s "
-            f"that are measured {one if seen == 1 else many}: their figures say nothing about new {noun}s"
+            f"that are measured {one if seen == 1 else many}: their figures say nothing "
+            f"about new {noun}s"
         )
 
 
