@@ -220,10 +220,12 @@ def test_the_figures_are_those_of_the_library():
         ("diversity", "diversity"),
         ("diversity_all", "diversity_all"),
         ("valid", "valid_rate"),
+        ("parsed", "parse_rate"),
         ("repeats", "repeat_rate"),
         ("tokens", "tokens_per_answer"),
     ):
         assert found[mine].mean() == pytest.approx(wanted[its]), mine
+    assert found["rollouts"][:, 0].mean() == pytest.approx(wanted["best_of_rollout"])
     per_problem = np.array(wanted["per_problem"]["coverage"])
     ceilings = [vpo.price_of_conflict(task.front(task.instance(s)), (3,))[3] for s in seeds]
     np.testing.assert_allclose(found["attained"], per_problem / ceilings)
@@ -241,7 +243,7 @@ def test_a_study_runs_every_rate_then_the_seeds_of_the_best(study, folder):
     assert len(done) == 6
 
 
-def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
+def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path, monkeypatch):
     """Two rates with two seeds each, one rate with two, and one run before training."""
     keys = [job.key for job in plan.jobs(study, tmp_path, every_rate=True)]
     assert sorted(keys) == [
@@ -252,6 +254,8 @@ def test_every_seed_runs_at_every_rate_where_that_is_wanted(study, tmp_path):
     assert plan.total(study, tmp_path, every_rate=True) == 7 and plan.total(study, tmp_path) == 6
     assert plan.total(study, tmp_path, ["vpo"], 1, every_rate=True) == 2
     assert plan.total(study, tmp_path, ["vpo", "vpo"]) == plan.total(study, tmp_path, ["vpo"])
+    monkeypatch.setattr(plan, "state", lambda _, job: "failed" * (job.config.lr == 1e-4))
+    assert plan.total(study, tmp_path, ["vpo"]) == 3  # seed 1 follows at the rate that is left
 
 
 def test_rates_beyond_are_tried_and_never_chosen(study, folder, tmp_path):

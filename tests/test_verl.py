@@ -1061,7 +1061,7 @@ def test_tags_and_marks_that_are_special_tokens_are_read(verl, thought):
     tokenizer.add_special_tokens(marks)
     text = f"{thought}<answer_1> 4 </answer_1> and <answer_2> 5 </answer_2>"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    ids += [tokenizer.convert_tokens_to_ids("<|done|>"), tokenizer.eos_token_id]
+    ids += 2 * [tokenizer.convert_tokens_to_ids("<|done|>")] + [tokenizer.eos_token_id]
     batch = {"prompts": [5, 6], "responses": ids, "attention_mask": [1] * (2 + len(ids))}
     row = dict(data_source="x", reward_model={"ground_truth": "4"}, uid="u", global_steps=1)
     columns = {name: np.array([value], dtype=object) for name, value in row.items()}

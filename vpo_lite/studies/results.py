@@ -151,9 +151,8 @@ def check_made(path, made: dict, stated: dict, made_from: Mapping[str, str] = {}
     made = _with_defaults(made)
 
     def moved(name: str, there, now) -> bool:
-        then = made_from.get(f"{name} {there}")
         there_now = isinstance(now, str) and os.path.isfile(now)
-        return then is not None and there_now and digest(now) == then
+        return there_now and digest(now) == made_from.get(f"{name} {there}")
 
     for name, value in stated.items():
         there = made.get(name)
