@@ -808,8 +808,10 @@ REFUSED = {
     "whiten": dict(method="gdpo", whiten=True),
     "vpo_recombined": dict(method="vpo_recombined"),
     "epochs": dict(epochs=2),
+    "mini_batches": dict(mini_batches=2),
     "rollout_dtype": dict(rollout_dtype="bfloat16"),
     "compile": dict(compile=True),
+    "sample_batch": dict(sample_batch=4),
     "load_in": dict(load_in="4bit"),
     "device": dict(device="cuda:1"),
 }

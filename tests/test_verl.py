@@ -263,6 +263,7 @@ def test_the_list_of_translations_names_every_setting():
         (dict(mini_batches=2), dict(gpus=8), "the 4 rollouts of an update .* 8 GPUs"),
         (dict(mask_truncated=True), {}, "mask_truncated = True: cannot be handed"),
         ({}, dict(gpus=0), "gpus = 0"),
+        ({}, dict(nodes=0), "nodes = 0"),
         ({}, dict(estimator="gae"), "gae"),
         (dict(eval_problems=0), {}, "eval_problems = 0"),
         (dict(steps=3, eval_every=4), {}, "eval_every = 4 with steps = 3"),
@@ -443,6 +444,11 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
 # --- settings, own rewards, the estimator: without veRL -------------------------------------------
 
 
+class Unscored(Begun):
+    def check_machine(self):
+        raise ValueError("no sandbox here")
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -454,6 +460,7 @@ def test_an_export_names_the_module_of_a_method_of_ones_own(tmp_path, monkeypatc
         (dict(task="hops", method="goal_conditioned", answers=1), "weights stand in the prompts"),
         (dict(task="hops", answers=101), "m = 101: this policy writes 1 to 100 answers"),
         (dict(task="hops", K=0), "K = 0"),
+        (dict(task=f"{__name__}:Unscored"), "no sandbox here"),
         (dict(objectives=["a"]), "reward.custom_reward_function: name a function"),
     ],
 )
@@ -713,7 +720,8 @@ def test_the_manager_is_loaded_by_its_path_and_gives_a_rollout_its_reward(verl, 
     [expected] = RolloutReward.of(config).score(task, [x], [key], [text], 1)
     assert found["reward_score"] == expected.reward > 0
     figures = found["reward_extra_info"]
-    assert figures["vpo/parse_rate"] == figures["vpo/valid_rate"] == 1
+    rates = [figures[f"vpo/{name}_rate"] for name in ("parse", "valid", "repeat")]
+    assert rates == [1, 1, 0]
     means = expected.answers.rewards.mean((0, 1))
     for i, name in enumerate(task.objectives(x)):
         assert figures[f"objectives/{name}"] == pytest.approx(means[i])

@@ -263,6 +263,17 @@ def test_in_one_process_the_later_run_takes_over(stopped):
         BusyError, match="taken over by a later run; go on with: vpo-lite train --resume"
     ):
         next(forgotten.steps())
+    folder, learner = forgotten.folder, forgotten.learner
+    for write in (
+        lambda: folder.save_start({}),
+        lambda: folder.append_measured(learner, 2, {}),
+        lambda: folder.save(learner),
+        lambda: folder.finish(learner, {}),
+        lambda: folder.restore(learner, forgotten.config),
+        lambda: folder.rewind(2, stopped / "state.safetensors", forgotten.config),
+    ):
+        with pytest.raises(BusyError, match="taken over"):
+            write()
     assert tree(stopped) == before
     assert [r.step for r in run.steps()] == [3]
 
