@@ -28,7 +28,7 @@ from vpo_lite.training import step
 from vpo_lite.training.answers import read_answers
 from vpo_lite.training.compare import compare, problem_interval
 from vpo_lite.training.config import TrainConfig
-from vpo_lite.training.confounders import in_one_line
+from vpo_lite.training.confounders import confounders, in_one_line
 from vpo_lite.training.evaluate import evaluate, held_out_seeds, sample_pools
 from vpo_lite.training.folders import RunFolder, stored_settings
 from vpo_lite.training.learner import Learner
@@ -718,6 +718,16 @@ def test_a_difference_without_a_spread_is_not_called_significant(made):
     folders = [*several(made, "a", [[1.0, 1.0]]), *several(made, "b", [[0.5, 0.5]], method="grpo")]
     first = differences(compare(folders))[0]
     assert first == "vpo - grpo: set reward +0.500 (+0.500 to +0.500)"
+
+
+def test_how_another_program_trained_is_not_compared():
+    told = [
+        TrainConfig.preset("demo", steps=n, method=name) for name, n in (("vpo", 9), ("gdpo", 8))
+    ]
+    ours, theirs = ((config, config.to_json(), {0}) for config in told)
+    assert confounders([ours, theirs])[1]["steps"] == 8
+    elsewhere = theirs[1] | {"trained elsewhere": "theirs"}
+    assert confounders([ours, (theirs[0], elsewhere, {0})]) == [{}, {}]
 
 
 def test_what_is_no_run_is_said_in_one_line(tmp_path):

@@ -383,8 +383,9 @@ def test_more_rows_than_are_held_out_need_a_file_of_them(mine):
     said = "problems = 3: of the 2 held-out problems of task 'functions' give 1 to 2; more need "
     with pytest.raises(ValueError, match=f"^{said}a run with a file as --held-out-data$"):
         held_out_seeds(task, 3)
-    with pytest.raises(ValueError, match=r"give 1 to 2$"):
-        held_out_seeds(task, 0)
+    for wrong in (0, 1.5, "x"):
+        with pytest.raises(ValueError, match=r"give 1 to 2$"):
+            held_out_seeds(task, wrong)
     other = mine.folder / "other.jsonl"
     other.write_text('{"prompt": "?", "total": 1}\n')
     with pytest.raises(ValueError, match=r"the 1 held-out problem of .* give 1; .* another --held"):

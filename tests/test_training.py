@@ -1330,8 +1330,10 @@ def test_a_run_may_become_longer_unless_its_learning_rate_falls_to_its_end(
 
 @pytest.mark.slow
 def test_a_run_may_end_early(tiny, tmp_path):
-    run = Run.begin(tiny(steps=4), tmp_path / "run")
+    run, told = Run.begin(tiny(steps=4), tmp_path / "run"), []
+    run.on_problem = lambda *done: told.append(done)
     run.start()
+    assert told == [(0, 1), (1, 1)]  # a run on one maze
     assert next(run.steps()).step == 1
     with pytest.raises(
         ValueError, match="1 of 4 steps are done; train the rest, or end it"

@@ -123,6 +123,7 @@ def test_a_folder_killed_before_its_settings_stood_can_be_used_again(small_confi
     (tmp_path / "other" / ".config").touch()  # somebody's own
     with pytest.raises(ValueError, match="no empty folder"):
         RunFolder.create(tmp_path / "other", small_config)
+    RunFolder.create(tmp_path / "a" / "b" / "run", small_config).close()
 
 
 def test_a_folder_whose_name_is_too_long_is_refused_as_any_other(small_config, tmp_path):
