@@ -58,7 +58,7 @@ def test_a_table_is_what_its_command_prints(found):
 
 def test_every_command_on_the_page_names_a_study_that_is_declared():
     named = re.findall(r"vpo-lite study ([a-z][\w-]*)", PAGE)
-    assert len(TABLES) == 31 and set(named) <= set(declaration.names())
+    assert len(TABLES) == 32 and set(named) <= set(declaration.names())
 
 
 @pytest.mark.slow
@@ -1232,6 +1232,63 @@ def test_evolution_at_lower_rates_on_rules_that_the_policy_knows():
     assert lead("coverage").mean == pytest.approx(0.11, abs=0.006)
 
 
+@pytest.mark.slow
+def test_larger_batches_on_programs():
+    name, folder = study_page.LARGE, results.SHIPPED / study_page.LARGE
+    rows = {
+        kind: tables.at_every_rate(study_page.read(name), folder, kind, ("any@1", "any@30"))
+        for kind in study_page.THREE
+    }
+    at = study_page.at_those_rates(name)
+    assert (at.rates("vpo"), at.rates("grpo_x3")) == ([1e-3], [2.5e-5])
+    leads = {k: tables.difference(at, folder, "vpo", f"any@{k}") for k in (1, 3, 10, 30)}
+    assert [lead.sure for lead in leads.values()] == [1] * 4
+    told = {1: 0.027, 3: 0.037, 10: 0.041, 30: 0.049}
+    assert {k: lead.mean for k, lead in leads.items()} == pytest.approx(told, abs=6e-4)
+    assert leads[30][1:3] == pytest.approx((0.026, 0.073), abs=6e-4)
+    anew = {k: study_page.lead(name, f"any@{k}") for k in (10, 30)}
+    assert anew[10][:3] == pytest.approx((0.037, 0.009, 0.053), abs=6e-4)
+    assert anew[30][:3] == pytest.approx((0.043, -0.005, 0.074), abs=6e-4)
+    other = study_page.at_rates(name, {"vpo": 2e-3})
+    ends = [run.last["any"][29] for run in results.chosen(other, folder)["vpo"]]
+    assert sum(end < 0.28 for end in ends) == 3
+    grpo = {lr: row.figures["any@30"] for lr, row in rows["grpo_x3"].items()}
+    ours = rows["vpo"][1e-3].figures
+    assert len(grpo) == 7 and max(grpo.values()) == grpo[2.5e-5] == pytest.approx(0.254, abs=6e-4)
+    assert sum(end < ours["any@30"] - 0.05 for end in grpo.values()) == 6
+    share = [
+        anew[k].mean / study_page.curve(results.chosen(at, folder), "grpo_x3", "any")[k - 1]
+        for k in (10, 30)
+    ]
+    assert share == pytest.approx([0.17, 0.17], abs=0.006)
+    start = results.chosen(STUDY, FOLDER)["start_set"][0].per_problem
+    beyond = {}
+    for kind, k in itertools.product(study_page.PAIR, (1, 3, 10, 30)):
+        found = np.array([run.per_problem[f"any@{k}"] for run in results.chosen(at, folder)[kind]])
+        gaps = found.mean(0) - start[f"any@{k}"]
+        spread = [noise(gaps), noise(found.mean(1))]
+        beyond[kind, k] = gaps.mean(), *t_interval(gaps.mean(), spread)
+    assert all(beyond["vpo", k][1] > 0 for k in leads)
+    assert beyond["vpo", 30] == pytest.approx((0.044, 0.018, 0.069), abs=6e-4)
+    assert beyond["grpo_x3", 1][0] == pytest.approx(0.006, abs=6e-4)
+    assert all(beyond["grpo_x3", k][1] < 0 < beyond["grpo_x3", k][2] for k in (10, 30))
+    assert rows["grpo_x3"][4e-4].runs == 2 and ours["any@1"] == pytest.approx(0.098, abs=6e-4)
+    assert rows["grpo_x3"][4e-4].figures["any@1"] == pytest.approx(0.143, abs=6e-4)
+    most = rows["max_at_k"][1e-3].figures
+    assert at.rates("max_at_k") == [1e-3] and 0.405 < most["any@30"] < 0.415
+    assert most["any@1"] == pytest.approx(0.058, abs=6e-4)
+    tokens = {
+        kind: np.mean([run.checkpoints[-1].tokens for run in runs]) / 1000
+        for kind, runs in results.chosen(at, folder).items()
+    }
+    assert tokens == pytest.approx({"vpo": 272, "grpo_x3": 313, "max_at_k": 368}, abs=0.6)
+    readme = (ROOT / "README.md").read_text().partition("#larger-batches)")[2].partition("\n- ")[0]
+    said = [float(x) for x in re.findall(r"-?(?<!\d)\.\d+", readme)]
+    told = [ours["any@30"], grpo[2.5e-5], *anew[30][1:3], most["any@30"]]
+    assert said[:-2] == pytest.approx(told[:-1], abs=6e-4)
+    assert said[-2:] == [round(told[-1], 2), 0.309]  # Max@k's; the untrained policy's at 1.5
+
+
 def test_evolution_at_lower_rates():
     """In two pairs an answer of GRPO is about as good as one of VPO."""
     study, folder = study_page.read("programs-lower"), results.SHIPPED / "programs-lower"
@@ -1451,9 +1508,6 @@ def test_large_groups_are_worth_their_tokens_and_more_prompts_or_steps_are_not()
     ends = {kind: sorted(run.last["any"][29] for run in runs) for kind, runs in found.items()}
     for kind in ("P64-G4", "long-G8"):
         assert not certain(kind, "any@30") and ends[kind][2] < ends[eight][2] + 1e-3
-    readme = (ROOT / "README.md").read_text().partition("[in groups of 16]")[2].partition("\n- ")[0]
-    said = [float(x) for x in re.findall(r"(?<!\d)\.\d{3}", readme)]
-    assert said == [told["P16-G16"][1], 0.309]  # and the untrained policy at temperature 1.5
     beside = {}  # the untrained policy, asked for sets, on the same problems under the same weights
     for kind, figure in itertools.product(("P16-G16", many), ("any@30", "any@10")):
         ours = np.array([run.per_problem[figure] for run in found[kind]])
