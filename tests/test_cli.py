@@ -829,6 +829,8 @@ def test_an_evaluation_is_refused_before_anything_is_measured(small, tmp_path, c
     capsys.readouterr()
     assert main(["evaluate", str(out), "--seed", "-1"]) == 2
     assert capsys.readouterr().err.startswith("vpo-lite: seed = -1: must be a whole number")
+    assert main(["evaluate", str(out), "--threads", "0"]) == 2
+    assert capsys.readouterr().err.startswith("vpo-lite: threads = 0: ")
     for file in other.iterdir():
         (out / "adapter" / file.name).write_bytes(file.read_bytes())
     for asked in (
@@ -840,6 +842,18 @@ def test_an_evaluation_is_refused_before_anything_is_measured(small, tmp_path, c
         said = "it was trained on other parameters than those of 'pocket-6x6'; name the right "
         assert error.endswith(said + "model as base")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "run"]
+
+
+@pytest.mark.slow
+def test_an_evaluation_has_the_threads_that_are_asked_for(small, tmp_path, capsys, monkeypatch):
+    from vpo_lite.training import evaluate
+
+    seen, usual, out = [], evaluate.torch_threads, str(tmp_path / "run")
+    assert main([*small, "--threads", "1", "--out", out, "--json"]) == 0
+    monkeypatch.setattr(evaluate, "torch_threads", lambda n: seen.append(n) or usual(n))
+    for more in ([], ["--threads", "2"]):
+        assert main(["evaluate", out, "--device", "cpu", "--json", *more]) == 0
+    assert seen == [1, 2]
 
 
 def test_the_cure_for_a_folder_that_begins_with_a_dash_can_be_typed(tmp_path):

@@ -52,6 +52,7 @@ def evaluate_flags(made, arguments) -> None:
         "--temperature", metavar="X", default="1", help="of the sampling (default: 1)"
     )
     add_device(made)
+    add_number(made, "--threads", "threads of torch on the CPU (default: as in the run)")
     made.add_argument(
         "--texts",
         type=path,
@@ -81,6 +82,8 @@ def evaluate_runs(options) -> int:
         known = {setting.name: setting for setting in config.options()}
         if options.alpha is not None:
             config = config.but(alpha=known["alpha"].read(options.alpha))
+        if options.threads is not None:
+            config = config.but(threads=options.threads)
         temperature = check_temperature(known["temperature"].read(options.temperature))
         seed = config.seed if options.seed is None else config.but(seed=options.seed).seed
         folder.check_files()
