@@ -267,6 +267,7 @@ def test_price_of_conflict_is_judged_at_its_alpha(alpha):
         (lambda: vpo.coverage(FRONT, FRONT, alpha=-2), "alpha = -2"),
         (lambda: vpo.hypervolume(FRONT, [[1, 0]]), "hypervolume 0"),
         (lambda: vpo.hypervolume([[[1e-160] * 2], [[1] * 2]]), "beyond the range of a float"),
+        (lambda: vpo.hypervolume([[[1e-200] * 2], [[1] * 2]]), "beyond the range of a float"),
         (lambda: vpo.hypervolume([[[1e90] * 4], [[1] * 4]]), "beyond the range of a float"),
         (lambda: metrics.preferences(2, 0), "count = 0"),
         (lambda: front_share(FRONT, np.ones((1, 3))), "front has shape (1, 3)"),

@@ -231,7 +231,7 @@ def hypervolume(R: ArrayLike, front: ArrayLike | None = None) -> np.ndarray:
     if front is None:
         with np.errstate(over="ignore", under="ignore"):
             scaled = np.ldexp(volume, int(units.sum()))
-        volume = _in_range(scaled, volume > 0, "hypervolume")
+        volume = _in_range(scaled, (R > 0).all(axis=-1).any(axis=-1), "hypervolume")
     else:
         whole = _volume(np.ldexp(front, -units))
         if not whole > 0:
