@@ -94,11 +94,11 @@ def main() -> None:
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.6, 0.8, 1.0, 1.2, 1.5])
     options = parser.parse_args()
     for seed, name, kind in itertools.product(options.seeds, options.tasks, options.kinds):
-        runs = [[name, kind, temperature, seed] for temperature in options.temperatures]
-        runs = [run for run in runs if run not in resumable.done(RESULTS)]
+        wanted = [[name, kind, temperature, seed] for temperature in options.temperatures]
+        wanted = [run for run in wanted if run not in resumable.done(RESULTS)]
         study = study_page.read(name)
-        policy = policy_of(study, kind, seed) if runs else None
-        for run in runs:
+        policy = policy_of(study, kind, seed) if wanted else None
+        for run in wanted:
             found = at_temperature(study, kind, seed, policy, run[2])
             resumable.add(RESULTS, run, found)
             ends = [round(float(np.mean(x)), 3) for x in found["any"].values()]

@@ -96,14 +96,13 @@ def evaluate_runs(options) -> int:
         problems = config.eval_problems if options.problems is None else options.problems
         held_out_seeds(task, problems)  # refuses what cannot be measured
         warn_of_equal_problems(task, problems)
-        measured = config
         if options.model is not None:
             is_folder = os.path.isdir(options.model)
             name = os.path.abspath(options.model) if is_folder else options.model
-            measured = config.but(model=name)
+            config = config.but(model=name)
         # Of what is measured, and before it is read: they may be edited meanwhile.
-        files = digests_now(measured) if options.json else {}
-        policy, config = _policy(options, folder, config), measured
+        files = digests_now(config) if options.json else {}
+        policy = _policy(options, folder, config)
     _tell_of_differences(options, folder, config, task, answers)
     tell_of_records(config)
     if not options.json:

@@ -73,7 +73,7 @@ def run(options) -> int:
             raise Wrong(f"--compile: {missing}; leave it out, or fix this")
         settings = dict(device=device, workers=options.workers, compile=options.compile)
         work = pretrain(config, options.out, **settings)
-    loss, done, asked = math.nan, 0, []
+    loss, done, asked, stopped = math.nan, 0, [], False
     with torch_threads(options.threads):
         try:
             with (
@@ -85,14 +85,14 @@ def run(options) -> int:
                     loss = now if math.isnan(loss) else 0.98 * loss + 0.02 * now
                     bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
                     bar.update(done - bar.n)
-                    if asked and done < config.updates:
+                    if stopped := bool(asked) and done < config.updates:
                         break
                 else:
                     bar.update(config.updates - bar.n)  # of a folder that was finished before
         except KeyboardInterrupt:
             said = f"stopped after {done} updates; the same command goes on from the last saved one"
             return say(said, exit_status(asked))
-        if asked and done < config.updates:
+        if stopped:
             said = f"stopped after {done} updates; the same command goes on there"
             return say(said, exit_status(asked))
         print("measuring the policy", file=sys.stderr)

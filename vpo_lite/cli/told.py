@@ -173,16 +173,16 @@ def warn_of_trained(task, measured, split: str = "held-out") -> None:
     """Warn of problems with these seeds, of a split in words, that are trained on, too."""
     if isinstance(task, RecordTask):
         seen, whole = task.asked_in_training(measured), True
-        one, many = "asks the same as one to train on", "ask the same as one to train on"
+        verbs, what = ("ask", "asks"), "the same as one to train on"
     else:
         seen, whole = _trained_on(task, measured)
-        one, many = "is trained on, too", "are trained on, too"
+        verbs, what = ("are", "is"), "trained on, too"
     if seen:
         noun = task.noun
         note(
             f"{'' if whole else 'at least '}{seen:,} of the {len(measured):,} {split} {noun}s "
-            f"that are measured {one if seen == 1 else many}: their figures say nothing "
-            f"about new {noun}s"
+            f"that are measured {verbs[seen == 1]} {what}: their figures say nothing about new "
+            f"{noun}s"
         )
 
 
